@@ -1,0 +1,1 @@
+"""verigrad: policy gradients from rewards a program can verify."""

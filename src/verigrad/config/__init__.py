@@ -1,0 +1,1 @@
+"""Typed configuration: TOML and overrides in, one checked value out."""

@@ -1,0 +1,297 @@
+"""The configuration: one frozen dataclass per TOML section, checked when it is made.
+
+A field's type, range and docstring are all there is to know about a key. Nothing is derived in
+secret: two keys never change each other.
+"""
+
+import difflib
+import math
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from verigrad.errors import ConfigError
+
+TASKS = ("addition", "toy")
+"""The built-in tasks; anything else is ``file.py:name``."""
+
+MODELS = ("smollm2-135m", "tabular")
+"""The model aliases; anything else is a folder or a hub id ``owner/name``."""
+
+PRESETS = ("grpo", "dr_grpo", "rloo")
+"""The algorithms."""
+
+ADVANTAGES = ("grpo", "dr_grpo", "rloo")
+LOSSES = ("reinforce", "ppo_clip")
+AGGREGATIONS = (
+    "token_mean",
+    "seq_mean_token_mean",
+    "seq_mean_token_mean_all",
+    "seq_mean_token_sum",
+    "const_norm",
+    "group_token_mean",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Range:
+    """The numbers a field accepts; an end is included unless it is said to be open."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False
+    """True when the low end itself is not accepted."""
+
+    def __contains__(self, value: float) -> bool:
+        return (self.low < value if self.above else self.low <= value) and value <= self.high
+
+    def __str__(self) -> str:
+        low = f"above {self.low:g}" if self.above else f"at least {self.low:g}"
+        if math.isinf(self.high):
+            return low
+        return f"{low} and at most {self.high:g}"
+
+
+PositiveInt = Annotated[int, Range(low=1)]
+Count = Annotated[int, Range(low=0)]
+PositiveFloat = Annotated[float, Range(low=0, above=True)]
+NonNegativeFloat = Annotated[float, Range(low=0)]
+Fraction = Annotated[float, Range(low=0, high=1)]
+
+
+class Section:
+    """Checks every field of a configuration section against its type and range when it is made."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError naming the field, what was found and what is accepted."""
+        hints = get_type_hints(type(self), include_extras=True)
+        for spec in fields(self):  # type: ignore[arg-type]
+            problem = mismatch(getattr(self, spec.name), hints[spec.name])
+            if problem:
+                raise ConfigError(f"{spec.name} {problem}")
+
+
+def mismatch(value: Any, hint: Any) -> str:
+    """Say what is wrong with a value for a type hint, or return an empty string.
+
+    Strict on purpose: 6.5 is not 6, 7 is not "7", true is not 1; an int is accepted as a float.
+    """
+    origin = get_origin(hint)
+    if origin is Annotated:
+        base, limits = get_args(hint)
+        wrong = mismatch(value, base)
+        if wrong or value in limits:
+            return wrong
+        return f"is {value!r}; it must be {limits}"
+    if origin is Literal:
+        choices = get_args(hint)
+        return "" if value in choices else f"is {value!r}; {one_of(value, choices)}"
+    if origin in (Union, types.UnionType):
+        wrongs = [mismatch(value, option) for option in get_args(hint)]
+        return "" if "" in wrongs else " and ".join(dict.fromkeys(wrongs))
+    return _scalar_mismatch(value, hint)
+
+
+def _scalar_mismatch(value: Any, hint: Any) -> str:
+    if hint is float and type(value) in (int, float):
+        return "" if math.isfinite(value) else f"is {value}; it must be a finite number"
+    if type(value) is hint or (hint not in (bool, int, float, str) and isinstance(value, hint)):
+        return ""
+    names = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
+    return f"is {value!r}; it must be {names.get(hint, hint)}"
+
+
+def one_of(found: object, choices: Iterable[str]) -> str:
+    """Name the nearest choice first, then all of them."""
+    names = [str(choice) for choice in choices]
+    nearest = difflib.get_close_matches(str(found), names, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+    return f"{hint}accepted: {', '.join(names)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskConfig(Section):
+    """What is trained on."""
+
+    name: str
+    """A built-in name, or ``file.py:name`` for a task of your own."""
+
+    held_out: Annotated[float, Range(low=0, high=0.9)] = 0.2
+    """Share of the problems kept for evaluation, chosen by a stable hash of their content."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Section):
+    """What is trained."""
+
+    name: str
+    """An alias, a folder, a hub id ``owner/name``, or "tabular"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmConfig(Section):
+    """The objective: a preset, and the parts of it that this run replaces."""
+
+    preset: str = "grpo"
+    """The algorithm by the name people know."""
+
+    advantage: str | None = None
+    """Rewards of groups to advantages."""
+
+    advantage_eps: NonNegativeFloat | None = None
+    """Added to the deviation that divides the advantage."""
+
+    loss: str | None = None
+    """Loss per token."""
+
+    clip_low: Fraction | None = None
+    """The ratio is clipped below 1 - clip_low."""
+
+    clip_high: NonNegativeFloat | None = None
+    """The ratio is clipped above 1 + clip_high."""
+
+    aggregation: str | None = None
+    """The rule that gives each token its weight."""
+
+    def __post_init__(self) -> None:
+        """Check types and ranges, then the names against what exists."""
+        super().__post_init__()
+        tables = {
+            "preset": PRESETS,
+            "advantage": ADVANTAGES,
+            "loss": LOSSES,
+            "aggregation": AGGREGATIONS,
+        }
+        for name, table in tables.items():
+            value = getattr(self, name)
+            if value is not None and value not in table:
+                raise ConfigError(f"{name} is {value!r}; {one_of(value, table)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(Section):
+    """Where and how long."""
+
+    folder: str | None = None
+    """The run folder; without it the next free ``runs/NAME-N``."""
+
+    seed: Annotated[int, Range(low=0, high=2**63 - 1)] = 0
+    """Decides the problems drawn and every sampled token."""
+
+    steps: PositiveInt = 20
+    """How many times to collect completions and update."""
+
+    device: str = "auto"
+    """"cpu", "cuda", "cuda:1", ... ; "auto" takes a GPU when there is one."""
+
+    threads: PositiveInt | Literal["auto"] = "auto"
+    """CPU threads; "auto" measures and takes the fastest."""
+
+    token_budget: PositiveInt = 2048
+    """Most tokens in one forward-backward pass; a longer row is a pass of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingConfig(Section):
+    """How completions are drawn for training."""
+
+    problems: PositiveInt = 6
+    """Problems per step."""
+
+    completions: PositiveInt = 8
+    """Completions per problem: the size of a group."""
+
+    temperature: PositiveFloat = 1.0
+    """Divides the logits, while sampling and while training."""
+
+    max_new_tokens: PositiveInt = 16
+    """Longest completion in tokens, the stop token included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig(Section):
+    """AdamW."""
+
+    learning_rate: PositiveFloat = 1e-5
+    """Constant over the run."""
+
+    clip_norm: PositiveFloat | Literal["off"] = 1.0
+    """Largest gradient norm; "off" for no clipping."""
+
+    weight_decay: NonNegativeFloat = 0.0
+    """Decoupled, as a share of the learning rate."""
+
+    beta1: Annotated[float, Range(low=0, high=0.9999)] = 0.9
+    """Decay of the mean of the gradient."""
+
+    beta2: Annotated[float, Range(low=0, high=0.999999)] = 0.999
+    """Decay of the mean of its square."""
+
+    eps: PositiveFloat = 1e-8
+    """Added to the root of the second moment."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationConfig(Section):
+    """Greedy accuracy on held-out problems; always before the first and after the last step."""
+
+    every: Count = 5
+    """Also after every so many steps; 0 for only before and after."""
+
+    problems: Count = 64
+    """Held-out problems used, at most; 0 turns evaluation off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifierConfig(Section):
+    """What happens when verification fails."""
+
+    max_failures: Fraction = 0.1
+    """The run stops when a larger share of one step's verdicts failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointConfig(Section):
+    """Saving what a resume needs."""
+
+    every: Count = 10
+    """Save after every so many steps, and always after the last; 0 for only the last."""
+
+    keep: PositiveInt = 2
+    """How many checkpoints to keep, newest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Section):
+    """A whole run."""
+
+    task: TaskConfig
+    model: ModelConfig
+    algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    verifier: VerifierConfig = field(default_factory=VerifierConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+
+    def __post_init__(self) -> None:
+        """Check each section, then what only the whole can know."""
+        super().__post_init__()
+        check_group_size(self)
+
+
+SHORTHAND = {"task": "name", "model": "name", "algorithm": "preset"}
+"""``task = "addition"`` is short for ``[task] name = "addition"``, and so on."""
+
+
+def check_group_size(config: Config) -> None:
+    """Refuse one completion per problem when the advantage compares completions of a problem."""
+    advantage = config.algorithm.advantage or config.algorithm.preset
+    if config.sampling.completions == 1 and advantage in ("grpo", "dr_grpo", "rloo"):
+        raise ConfigError(
+            f"sampling.completions is 1, but the advantage of {advantage!r} compares the "
+            "completions of one problem with each other, so a single one never has a signal; "
+            "set it to 2 or more (8 is usual)"
+        )
