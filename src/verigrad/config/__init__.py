@@ -1,1 +1,45 @@
 """Typed configuration: TOML and overrides in, one checked value out."""
+
+from verigrad.config.loading import config_from, load_config, to_toml
+from verigrad.config.schema import (
+    ADVANTAGES,
+    AGGREGATIONS,
+    LOSSES,
+    MODELS,
+    PRESETS,
+    SHORTHAND,
+    TASKS,
+    AlgorithmConfig,
+    CheckpointConfig,
+    Config,
+    EvaluationConfig,
+    ModelConfig,
+    OptimizerConfig,
+    RunConfig,
+    SamplingConfig,
+    TaskConfig,
+    VerifierConfig,
+)
+
+__all__ = [
+    "ADVANTAGES",
+    "AGGREGATIONS",
+    "LOSSES",
+    "MODELS",
+    "PRESETS",
+    "SHORTHAND",
+    "TASKS",
+    "AlgorithmConfig",
+    "CheckpointConfig",
+    "Config",
+    "EvaluationConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "RunConfig",
+    "SamplingConfig",
+    "TaskConfig",
+    "VerifierConfig",
+    "config_from",
+    "load_config",
+    "to_toml",
+]

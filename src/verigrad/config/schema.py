@@ -4,13 +4,10 @@ A field's type, range and docstring are all there is to know about a key. Nothin
 secret: two keys never change each other.
 """
 
-import difflib
-import math
-import types
-from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal, get_type_hints
 
+from verigrad.config.checks import Matching, OneOf, Range, mismatch
 from verigrad.errors import ConfigError
 
 TASKS = ("addition", "toy")
@@ -34,30 +31,21 @@ AGGREGATIONS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Range:
-    """The numbers a field accepts; an end is included unless it is said to be open."""
-
-    low: float = -math.inf
-    high: float = math.inf
-    above: bool = False
-    """True when the low end itself is not accepted."""
-
-    def __contains__(self, value: float) -> bool:
-        return (self.low < value if self.above else self.low <= value) and value <= self.high
-
-    def __str__(self) -> str:
-        low = f"above {self.low:g}" if self.above else f"at least {self.low:g}"
-        if math.isinf(self.high):
-            return low
-        return f"{low} and at most {self.high:g}"
-
-
 PositiveInt = Annotated[int, Range(low=1)]
 Count = Annotated[int, Range(low=0)]
 PositiveFloat = Annotated[float, Range(low=0, above=True)]
 NonNegativeFloat = Annotated[float, Range(low=0)]
 Fraction = Annotated[float, Range(low=0, high=1)]
+LineText = Annotated[
+    str,
+    Matching(
+        r"[^\x00-\x1f\x7f\ud800-\udfff]+",
+        "text in quotes, not empty and without control characters",
+    ),
+]
+DeviceText = Annotated[
+    str, Matching(r"auto|cpu|mps|cuda(:\d+)?", '"auto", "cpu", "cuda" or "cuda:1"')
+]
 
 
 class Section:
@@ -69,52 +57,14 @@ class Section:
         for spec in fields(self):  # type: ignore[arg-type]
             problem = mismatch(getattr(self, spec.name), hints[spec.name])
             if problem:
-                raise ConfigError(f"{spec.name} {problem}")
-
-
-def mismatch(value: Any, hint: Any) -> str:
-    """Say what is wrong with a value for a type hint, or return an empty string.
-
-    Strict on purpose: 6.5 is not 6, 7 is not "7", true is not 1; an int is accepted as a float.
-    """
-    origin = get_origin(hint)
-    if origin is Annotated:
-        base, limits = get_args(hint)
-        wrong = mismatch(value, base)
-        if wrong or value in limits:
-            return wrong
-        return f"is {value!r}; it must be {limits}"
-    if origin is Literal:
-        choices = get_args(hint)
-        return "" if value in choices else f"is {value!r}; {one_of(value, choices)}"
-    if origin in (Union, types.UnionType):
-        wrongs = [mismatch(value, option) for option in get_args(hint)]
-        return "" if "" in wrongs else " and ".join(dict.fromkeys(wrongs))
-    return _scalar_mismatch(value, hint)
-
-
-def _scalar_mismatch(value: Any, hint: Any) -> str:
-    if hint is float and type(value) in (int, float):
-        return "" if math.isfinite(value) else f"is {value}; it must be a finite number"
-    if type(value) is hint or (hint not in (bool, int, float, str) and isinstance(value, hint)):
-        return ""
-    names = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
-    return f"is {value!r}; it must be {names.get(hint, hint)}"
-
-
-def one_of(found: object, choices: Iterable[str]) -> str:
-    """Name the nearest choice first, then all of them."""
-    names = [str(choice) for choice in choices]
-    nearest = difflib.get_close_matches(str(found), names, n=1, cutoff=0.5)
-    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-    return f"{hint}accepted: {', '.join(names)}"
+                raise ConfigError(f"{type(self).__name__}.{spec.name} {problem}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskConfig(Section):
     """What is trained on."""
 
-    name: str
+    name: LineText
     """A built-in name, or ``file.py:name`` for a task of your own."""
 
     held_out: Annotated[float, Range(low=0, high=0.9)] = 0.2
@@ -125,7 +75,7 @@ class TaskConfig(Section):
 class ModelConfig(Section):
     """What is trained."""
 
-    name: str
+    name: LineText
     """An alias, a folder, a hub id ``owner/name``, or "tabular"."""
 
 
@@ -133,16 +83,16 @@ class ModelConfig(Section):
 class AlgorithmConfig(Section):
     """The objective: a preset, and the parts of it that this run replaces."""
 
-    preset: str = "grpo"
+    preset: Annotated[str, OneOf(PRESETS)] = "grpo"
     """The algorithm by the name people know."""
 
-    advantage: str | None = None
+    advantage: Annotated[str, OneOf(ADVANTAGES)] | None = None
     """Rewards of groups to advantages."""
 
     advantage_eps: NonNegativeFloat | None = None
     """Added to the deviation that divides the advantage."""
 
-    loss: str | None = None
+    loss: Annotated[str, OneOf(LOSSES)] | None = None
     """Loss per token."""
 
     clip_low: Fraction | None = None
@@ -151,38 +101,24 @@ class AlgorithmConfig(Section):
     clip_high: NonNegativeFloat | None = None
     """The ratio is clipped above 1 + clip_high."""
 
-    aggregation: str | None = None
+    aggregation: Annotated[str, OneOf(AGGREGATIONS)] | None = None
     """The rule that gives each token its weight."""
-
-    def __post_init__(self) -> None:
-        """Check types and ranges, then the names against what exists."""
-        super().__post_init__()
-        tables = {
-            "preset": PRESETS,
-            "advantage": ADVANTAGES,
-            "loss": LOSSES,
-            "aggregation": AGGREGATIONS,
-        }
-        for name, table in tables.items():
-            value = getattr(self, name)
-            if value is not None and value not in table:
-                raise ConfigError(f"{name} is {value!r}; {one_of(value, table)}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Section):
     """Where and how long."""
 
-    folder: str | None = None
+    folder: LineText | None = None
     """The run folder; without it the next free ``runs/NAME-N``."""
 
-    seed: Annotated[int, Range(low=0, high=2**63 - 1)] = 0
+    seed: Count = 0
     """Decides the problems drawn and every sampled token."""
 
     steps: PositiveInt = 20
     """How many times to collect completions and update."""
 
-    device: str = "auto"
+    device: DeviceText = "auto"
     """"cpu", "cuda", "cuda:1", ... ; "auto" takes a GPU when there is one."""
 
     threads: PositiveInt | Literal["auto"] = "auto"

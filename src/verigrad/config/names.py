@@ -1,0 +1,73 @@
+"""What the names in a configuration stand for: a task, a model, a folder on this machine.
+
+A path is relative to the folder of the file it is written in, or to the working directory when it
+comes from the command line.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from verigrad.config.checks import did_you_mean, shown
+from verigrad.config.schema import MODELS, TASKS
+from verigrad.errors import ConfigError
+
+TASK_NAMES = f"{', '.join(TASKS)}, or file.py:name for a task of your own"
+MODEL_NAMES = f"{', '.join(MODELS)}, a folder that exists, or a hub id owner/name"
+GIVEN_IN_PYTHON = "python:"
+"""Begins the name of a task that Python code passed to ``train``; no file can name it."""
+HUB_ID = r"[\w.-]+/[\w.-]+"
+FOLDER_PREFIXES = ("~", "./", "../", ".\\", "..\\")
+
+
+def absolute(text: str, base: Path) -> str:
+    """A path as it stands from ``base``, with ``~`` for the home folder.
+
+    Args:
+        text: The path as it is written.
+        base: The folder it is relative to.
+    """
+    return os.path.abspath(os.path.join(base, os.path.expanduser(text)))
+
+
+def task(name: str, base: Path) -> str:
+    """Check a task's name: ``file.py:name`` gets an absolute path, the others stay.
+
+    Raises:
+        ConfigError: The name is neither, or the file does not exist.
+    """
+    if name in TASKS or name.startswith(GIVEN_IN_PYTHON):
+        return name
+    # The last colon: a Windows path has one of its own, after the drive's letter.
+    file, _, attribute = name.rpartition(":")
+    if not file.endswith(".py"):
+        hint = did_you_mean(name, TASKS)
+        raise ConfigError(f"is {shown(name)}; {hint}it must be {TASK_NAMES}")
+    if not attribute.isidentifier():
+        raise ConfigError(
+            f"is {shown(name)}; after the colon comes the name of a task in that file, "
+            f"found {shown(attribute)}"
+        )
+    path = absolute(file, base)
+    if not os.path.isfile(path):
+        raise ConfigError(f"is {shown(name)}, but there is no file {path}")
+    return f"{path}:{attribute}"
+
+
+def model(name: str, base: Path) -> str:
+    """Check a model's name: an alias or a hub id stays, a folder gets an absolute path.
+
+    Raises:
+        ConfigError: The name is none of them, or the folder does not exist.
+    """
+    if name in MODELS:
+        return name
+    path = absolute(name, base)
+    if os.path.isdir(path):
+        return path
+    if os.path.isabs(name) or name.startswith(FOLDER_PREFIXES):
+        raise ConfigError(f"is {shown(name)}, but there is no folder {path}")
+    if re.fullmatch(HUB_ID, name):
+        return name
+    hint = did_you_mean(name, MODELS)
+    raise ConfigError(f"is {shown(name)}; {hint}it must be {MODEL_NAMES}")

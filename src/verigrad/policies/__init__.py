@@ -1,0 +1,1 @@
+"""Policies: what scores completions with gradients and is trained."""

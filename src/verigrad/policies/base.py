@@ -1,0 +1,77 @@
+"""The seam to a policy: what scores completions with gradients, and what generates from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from verigrad.batch import Batch
+from verigrad.types import Problem, Prompt
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenScores:
+    """What a policy says about the tokens of a batch."""
+
+    log_probs: Tensor
+    """``[B, T]`` with gradient, natural logarithm, 0 off the mask."""
+
+    entropy: Tensor
+    """``[B, T]`` without gradient, in nats, 0 off the mask."""
+
+
+class Continuation(Protocol):
+    """Completions that are being generated, one live row each."""
+
+    def logits(self) -> Tensor:
+        """Logits ``[N, V]`` of the next token of every live row, not tempered."""
+        ...
+
+    def advance(self, rows: Tensor, token_ids: Tensor) -> None:
+        """Keep some live rows and append one token to each.
+
+        Args:
+            rows: ``[M]`` int64, indices into the live rows, ascending; the others leave.
+            token_ids: ``[M]`` int64, the token that each kept row goes on with.
+        """
+        ...
+
+
+class Policy(Protocol):
+    """A model that is trained: renders prompts, scores completions, continues prompts, is saved."""
+
+    module: nn.Module
+    """Holds the parameters."""
+
+    stop_token_ids: tuple[int, ...]
+    """Tokens that end a completion."""
+
+    max_positions: int | None
+    """Most tokens of prompt and completion together, or None for no limit."""
+
+    def encode(self, problem: Problem) -> Prompt:
+        """Render a problem's prompt to tokens."""
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of a completion's tokens, without special tokens."""
+        ...
+
+    def score(self, batch: Batch, temperature: float) -> TokenScores:
+        """Log-probs and entropy of the batch's tokens at a temperature; gradients flow."""
+        ...
+
+    def continuation(self, prompts: Sequence[Prompt], completions: int) -> Continuation:
+        """Start ``completions`` rows from each prompt, rows of a prompt together; no gradients."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write the policy to an empty folder, in the form that its users load."""
+        ...
+
+
+def device_of(policy: Policy) -> str:
+    """Where the policy's parameters live."""
+    return str(next(policy.module.parameters()).device)

@@ -1,0 +1,206 @@
+"""A Hugging Face causal language model as a policy.
+
+Each prompt is run once, with gradients, and all its completions continue from its keys and values
+in the model's ordinary cache, laid end to end (see ``policies.packing``). Whether that is exact for
+a model is checked when the policy is made; where it is not, the policy says so once and runs every
+sequence alone.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from verigrad.batch import Batch
+from verigrad.core.logprobs import entropy, token_log_probs
+from verigrad.policies.base import Continuation, TokenScores
+from verigrad.policies.continuation import PlainContinuation, SharedContinuation, last_positions
+from verigrad.policies.forward import new_cache, plain_logits, run
+from verigrad.policies.models import render, stop_token_ids
+from verigrad.policies.packing import join, may_attend, pack_completions, pack_prompts
+from verigrad.types import Problem, Prompt
+
+logger = logging.getLogger("verigrad")
+
+EXACT_WITHIN = 1e-3
+"""Largest difference of any log-prob at which the shared path counts as exact for a model.
+
+The order of float32 sums alone moves the log-probs of unlikely tokens by up to 1e-4, as it does
+between batches of different sizes; a wrong mask or position moves them by 0.1 and more."""
+
+
+class CausalLM:
+    """Scores, continues and saves a causal language model."""
+
+    def __init__(self, model: Any, tokenizer: Any, *, shares_prompts: bool | None = None) -> None:
+        """Wrap a loaded model.
+
+        Args:
+            model: a transformers causal language model, in evaluation mode: no dropout.
+            tokenizer: its tokenizer.
+            shares_prompts: whether each prompt's work is shared by its completions; None finds
+                out whether that is exact for this model.
+        """
+        self.module = model
+        self.tokenizer = tokenizer
+        self.stop_token_ids = stop_token_ids(model, tokenizer)
+        self.max_positions = _max_positions(model)
+        self.shares_prompts = _is_exact(model) if shares_prompts is None else shares_prompts
+
+    def encode(self, problem: Problem) -> Prompt:
+        """Render the prompt with the chat template, or as plain text where there is none."""
+        return Prompt(
+            problem_id=problem.id, token_ids=tuple(render(self.tokenizer, problem.prompt))
+        )
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of the tokens, without special tokens."""
+        text: str = self.tokenizer.decode(list(token_ids), skip_special_tokens=True)
+        return text
+
+    def continuation(self, prompts: Sequence[Prompt], completions: int) -> Continuation:
+        """Start rows from prompts."""
+        ids = [prompt.token_ids for prompt in prompts]
+        kind = SharedContinuation if self.shares_prompts else PlainContinuation
+        return kind(self.module, ids, completions)
+
+    def score(self, batch: Batch, temperature: float) -> TokenScores:
+        """Log-probs and entropy of the batch's tokens; see ``policies.base.Policy``."""
+        logits_of = shared_logits if self.shares_prompts else separate_logits
+        token_ids = batch.token_ids[batch.mask]
+        logits = logits_of(self.module, batch)
+        log_probs = token_log_probs(logits, token_ids, temperature)
+        with torch.no_grad():
+            nats = entropy(logits, temperature)
+        zeros = torch.zeros(batch.mask.shape, dtype=log_probs.dtype, device=log_probs.device)
+        return TokenScores(
+            log_probs=zeros.masked_scatter(batch.mask, log_probs),
+            entropy=zeros.masked_scatter(batch.mask, nats),
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write a folder that ``AutoModelForCausalLM`` and ``AutoTokenizer`` load."""
+        self.module.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+
+def shared_logits(model: Any, batch: Batch) -> Tensor:
+    """Logits that predict the batch's trained tokens, row by row: ``[mask.sum(), V]``.
+
+    Prompt tokens enter the model once each, completion tokens once each except the last of a row,
+    which predicts nothing. The head sees exactly the positions that predict a trained token.
+    """
+    prompts = pack_prompts([prompt.token_ids for prompt in batch.prompts], str(batch.mask.device))
+    lengths = torch.bincount(prompts.group, minlength=len(batch.prompts))
+    columns = torch.arange(batch.mask.shape[1], device=batch.mask.device)
+    fed = columns < batch.lengths.unsqueeze(1) - 1
+    completions = pack_completions(batch.token_ids, fed, batch.group_index, lengths)
+    first = batch.mask[:, 0]
+    cache = new_cache()
+    ends = last_positions(prompts, len(batch.prompts))
+    keep = ends[batch.group_index[first]]
+    by_prompt = run(
+        model, prompts, lambda window: may_attend(prompts, prompts, window), cache, keep,
+        batched=False,
+    )  # fmt: skip
+    if not len(completions.token_ids):
+        return by_prompt
+    keys = join(prompts, completions)
+    predicts = batch.mask[:, 1:][fed[:, :-1]].nonzero().flatten()
+    by_completion = run(
+        model, completions, lambda window: may_attend(completions, keys, window), cache, predicts,
+        batched=False,
+    )  # fmt: skip
+    is_first = (columns == 0).expand_as(batch.mask)[batch.mask]
+    order = torch.where(
+        is_first, is_first.cumsum(0) - 1, len(by_prompt) + (~is_first).cumsum(0) - 1
+    )
+    return torch.cat([by_prompt, by_completion])[order]
+
+
+def separate_logits(model: Any, batch: Batch) -> Tensor:
+    """The same logits with every sequence run alone, prompt included."""
+    parts = []
+    for row, (group, length) in enumerate(
+        zip(batch.group_index.tolist(), batch.lengths.tolist(), strict=True)
+    ):
+        prompt = list(batch.prompts[group].token_ids)
+        if length:
+            completion = batch.token_ids[row, :length].tolist()
+            logits = plain_logits(model, prompt + completion, len(prompt))
+            parts.append(logits[batch.mask[row, :length]])
+    return torch.cat(parts)
+
+
+def _max_positions(model: Any) -> int | None:
+    limit: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return limit
+
+
+@torch.no_grad()
+def _is_exact(model: Any) -> bool:
+    """Compare the shared paths with separate sequences on a few tokens; say it when they differ."""
+    prompts = [[3, 1, 4, 1, 5], [2, 3]]
+    completions = [[5, 3, 5], [4], [1, 2]]
+    groups = [0, 0, 1]
+    wanted = [
+        plain_logits(model, prompts[group] + ids, len(prompts[group])).log_softmax(-1)
+        for group, ids in zip(groups, completions, strict=True)
+    ]
+    try:
+        difference = max(
+            _difference(_probe_scores(model, prompts, completions, groups), torch.cat(wanted)),
+            _difference(_probe_steps(model, prompts), torch.stack([wanted[0][1], wanted[2][1]])),
+        )
+    except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError,
+            ValueError) as error:  # fmt: skip
+        logger.warning(
+            "%s does not take a prompt shared by its completions (%s: %s); every sequence runs "
+            "alone, which is exact and slower", type(model).__name__, type(error).__name__, error
+        )  # fmt: skip
+        return False
+    if difference > EXACT_WITHIN:
+        logger.warning(
+            "a prompt shared by its completions changes the log-probs of %s by %.1e; every "
+            "sequence runs alone, which is exact and slower", type(model).__name__, difference
+        )  # fmt: skip
+        return False
+    return True
+
+
+def _difference(found: Tensor, wanted: Tensor) -> float:
+    return float((found - wanted).abs().max())
+
+
+def _probe_scores(
+    model: Any, prompts: list[list[int]], completions: list[list[int]], groups: list[int]
+) -> Tensor:
+    """Log-probs through the training path."""
+    lengths = torch.tensor([len(ids) for ids in completions])
+    mask = torch.arange(3) < lengths.unsqueeze(1)
+    device = next(model.parameters()).device
+    flat = torch.tensor([token for ids in completions for token in ids])
+    zeros = torch.zeros(mask.shape)
+    batch = Batch(
+        prompts=tuple(Prompt(problem_id="", token_ids=tuple(ids)) for ids in prompts),
+        group_index=torch.tensor(groups, device=device),
+        token_ids=torch.zeros(mask.shape, dtype=torch.int64).masked_scatter(mask, flat).to(device),
+        lengths=lengths.to(device),
+        mask=mask.to(device),
+        sampling_log_probs=zeros,
+        old_log_probs=None,
+        advantages=zeros,
+        weights=zeros,
+    )
+    return shared_logits(model, batch).log_softmax(-1)
+
+
+def _probe_steps(model: Any, prompts: list[list[int]]) -> Tensor:
+    """Log-probs of the second token through the generating path, after 5 and after 1."""
+    device = next(model.parameters()).device
+    rows = SharedContinuation(model, prompts, 1)
+    rows.advance(torch.tensor([0, 1], device=device), torch.tensor([5, 1], device=device))
+    return rows.logits().log_softmax(-1)

@@ -1,0 +1,86 @@
+"""Calling a Hugging Face causal language model with masks and positions of our own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from verigrad.policies.packing import Packed, additive
+
+Window = int | None
+WindowMask = Callable[[Window], Tensor]
+"""Gives the boolean mask for a sliding window's size, or for none."""
+
+
+def run(
+    model: Any, tokens: Packed, allowed: WindowMask, cache: Any, keep: Tensor, *, batched: bool
+) -> Tensor:
+    """One forward pass that extends a cache and applies the head to chosen positions only.
+
+    Args:
+        model: the language model.
+        tokens: what is fed: one row of N tokens, or N rows of one token if ``batched``.
+        allowed: the mask by window: ``[N, keys]``.
+        cache: keys and values so far, extended in place.
+        keep: int64, the positions within the row that go through the head; may repeat.
+        batched: one token per row rather than one row of tokens.
+
+    Returns:
+        Logits, ``[len(keep), V]``, or ``[N, V]`` if batched.
+    """
+    shape = (-1, 1) if batched else (1, -1)
+    output = model(
+        input_ids=tokens.token_ids.view(shape),
+        position_ids=tokens.position.view(shape),
+        attention_mask=attention_masks(model, allowed, batched=batched),
+        cache=cache,
+        use_cache=True,
+        logits_to_keep=keep,
+    )
+    logits: Tensor = output.logits
+    return logits[:, 0] if batched else logits[0]
+
+
+def attention_masks(model: Any, allowed: WindowMask, *, batched: bool) -> Any:
+    """The additive mask, or one per kind of layer, as the model takes it."""
+    config = model.config.get_text_config()
+
+    def mask(window: Window) -> Tensor:
+        values = additive(allowed(window), model.dtype)
+        return values[:, None, None, :] if batched else values[None, None]
+
+    kinds = getattr(config, "layer_types", None)
+    window = getattr(config, "sliding_window", None)
+    if kinds is None:
+        return mask(window)
+    windows = {"full_attention": None, "sliding_attention": window}
+    return {kind: mask(windows[kind]) for kind in set(kinds)}
+
+
+def new_cache() -> Any:
+    """An empty cache that keeps every position, sliding windows included: masks do the rest."""
+    from transformers import DynamicCache
+
+    return DynamicCache()
+
+
+def layers_of(cache: Any) -> list[tuple[int, Tensor, Tensor]]:
+    """Index, keys and values ``[rows, heads, positions, width]`` of each layer that holds some."""
+    return [
+        (index, layer.keys, layer.values)
+        for index, layer in enumerate(cache.layers)
+        if layer.is_initialized
+    ]
+
+
+def plain_logits(model: Any, token_ids: list[int], first: int) -> Tensor:
+    """Logits that predict the tokens from index ``first`` on, one sequence alone: ``[n, V]``.
+
+    The ordinary forward pass, with nothing of ours in it: what the shared one is checked against.
+    """
+    device = next(model.parameters()).device
+    inputs = torch.tensor([token_ids[:-1]], device=device)
+    keep = torch.arange(first - 1, len(token_ids) - 1, device=device)
+    logits: Tensor = model(input_ids=inputs, use_cache=False, logits_to_keep=keep).logits[0]
+    return logits

@@ -1,0 +1,1 @@
+"""The loop: collect, update, record, save."""

@@ -1,0 +1,109 @@
+"""The metrics of one step; ``docs/metrics.md`` explains each key.
+
+A metric without data is None. Everything but ``time/*`` and ``memory/*`` is the same, bit for bit,
+in a run that is repeated or resumed.
+"""
+
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+
+from verigrad.diagnosis import Metrics
+from verigrad.evaluation import FULL_MARKS, Evaluation
+from verigrad.training.step import Update
+from verigrad.types import Finish, Group, Status
+
+
+def step_metrics(
+    step: int,
+    groups: Sequence[Group],
+    update: Update | None,
+    *,
+    policy_version: int,
+    evaluation: Evaluation | None,
+    times: Mapping[str, float],
+) -> Metrics:
+    """Everything that is logged about a step.
+
+    Args:
+        step: counted from 1; 0 is the evaluation before training.
+        groups: the step's groups.
+        update: what the optimiser did, or None if nothing trained.
+        policy_version: optimiser updates so far, this step's included.
+        evaluation: on held-out problems after this step, if there was one.
+        times: seconds, by name.
+    """
+    return {
+        "step": step,
+        **_rollout_metrics(groups),
+        **_update_metrics(update),
+        "optimizer/updates": policy_version,
+        **_evaluation_metrics(evaluation),
+        **_time_metrics(groups, times),
+        "memory/peak": peak_memory(),
+    }
+
+
+def _rollout_metrics(groups: Sequence[Group]) -> dict[str, int | float | None]:
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    rewards = [reward for group in groups for reward in group.rewards]
+    lengths = [len(rollout.completion.token_ids) for rollout in rollouts]
+    statuses = [rollout.verdict.status for rollout in rollouts]
+    # A failed verification says nothing about the policy, so such a group is neither.
+    full = [group for group in groups if group.rewards]
+    return {
+        "reward/mean": statistics.fmean(rewards) if rewards else None,
+        "reward/deviation": statistics.stdev(rewards) if len(rewards) > 1 else None,
+        "groups/total": len(groups),
+        "groups/with_signal": sum(group.has_signal for group in groups),
+        "groups/all_right": sum(min(group.rewards) >= FULL_MARKS for group in full),
+        "groups/all_wrong": sum(max(group.rewards) <= 0 for group in full),
+        "verdicts/scored": statuses.count(Status.SCORED),
+        "verdicts/unparsable": statuses.count(Status.UNPARSABLE),
+        "verdicts/failed": statuses.count(Status.FAILED),
+        "completions/total": len(rollouts),
+        "completions/truncated": sum(r.completion.finish is Finish.TRUNCATED for r in rollouts),
+        "completions/mean_length": statistics.fmean(lengths) if lengths else None,
+        "tokens/generated": sum(lengths),
+        "tokens/prompt": sum(len(g.rollouts[0].prompt.token_ids) for g in groups),
+    }
+
+
+def _update_metrics(update: Update | None) -> dict[str, int | float | None]:
+    output = update.output if update else None
+    return {
+        "tokens/trained": output.tokens if output else 0,
+        "tokens/trained_prompt": update.prompt_tokens if update else 0,
+        "loss/policy": float(output.loss) if output else None,
+        "policy/entropy": output.entropy / output.tokens if output else None,
+        "policy/clipped": output.clipped / output.tokens if output else None,
+        "policy/mismatch": output.mismatch / output.tokens if output else None,
+        "policy/largest_mismatch": output.largest_mismatch if output else None,
+        "optimizer/gradient_norm": update.gradient_norm if update else None,
+        "optimizer/passes": update.passes if update else 0,
+    }
+
+
+def _evaluation_metrics(evaluation: Evaluation | None) -> dict[str, int | float | None]:
+    names = ("accuracy", "low", "high", "problems", "truncated", "unparsable", "wrong", "failed")
+    return {f"eval/{name}": getattr(evaluation, name, None) for name in names}
+
+
+def _time_metrics(
+    groups: Sequence[Group], times: Mapping[str, float]
+) -> dict[str, int | float | None]:
+    names = ("step", "generate", "verify", "train", "evaluate")
+    seconds = {f"time/{name}": times.get(name) for name in names}
+    tokens = sum(len(r.completion.token_ids) for g in groups for r in g.rollouts)
+    work = times.get("generate", 0.0) + times.get("verify", 0.0) + times.get("train", 0.0)
+    return {**seconds, "time/tokens_per_second": tokens / work if work else None}
+
+
+def peak_memory() -> int | None:
+    """Most bytes this process has had resident so far; None where the system does not say."""
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,123 @@
+"""What a run would do and need, said before any weights are loaded.
+
+Memory is an estimate: weights, gradients and the two moments of AdamW are exact; activations and
+logits are those of one pass at the token budget, with about 40 vectors of the hidden size kept per
+layer and token, and three tables of logits.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from verigrad.algorithms import algorithm_from
+from verigrad.config import Config
+from verigrad.policies.models import count_parameters, load_model_config
+from verigrad.tasks import load_task
+from verigrad.training.folder import check_free
+from verigrad.training.setup import checked_split
+
+FLOAT = 4
+VECTORS_PER_LAYER = 40
+LOGIT_TABLES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """What matters about a model for memory and disk."""
+
+    parameters: int
+    layers: int
+    hidden: int
+    vocabulary: int
+
+
+def plan(config: Config) -> str:
+    """Describe a run in problems, completions, tokens, memory and disk.
+
+    Args:
+        config: the run; its task is made and its model's configuration read, but no weights.
+
+    Raises:
+        UserError: the task, the model or the run folder cannot be used.
+    """
+    check_free(config.run.folder)
+    task = load_task(config.task)
+    parts = checked_split(task, config.task.held_out)
+    algorithm = algorithm_from(config.algorithm, max_new_tokens=config.sampling.max_new_tokens)
+    size = _size(config, len(task))
+    run, sampling = config.run, config.sampling
+    drawn = run.steps * sampling.problems
+    rows = sampling.problems * sampling.completions
+    lines = {
+        "task": f"{task.name}: {len(parts.training)} problems to train on, "
+        f"{len(parts.held_out)} held out",
+        "model": f"{config.model.name}: {size.parameters:,} parameters, all of them trained",
+        "algorithm": algorithm.name,
+        "a step": f"{sampling.problems} problems x {sampling.completions} completions = {rows} "
+        f"completions of at most {sampling.max_new_tokens} tokens = at most "
+        f"{rows * sampling.max_new_tokens:,} new tokens",
+        "the run": f"{run.steps} steps draw {drawn:,} problems, each about "
+        f"{drawn / len(parts.training):.1f} times, and at most "
+        f"{drawn * sampling.completions * sampling.max_new_tokens:,} new tokens",
+        "evaluation": _evaluations(config, len(parts.held_out)),
+        "memory": f"about {_bytes(_memory(config, size))}",
+        "disk": f"about {_bytes(_disk(config, size))}: {_saved(config)} and the final policy",
+        "folder": run.folder or f"the next free runs/{task.name}-N",
+    }
+    width = max(map(len, lines))
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in lines.items())
+
+
+def _evaluations(config: Config, held_out: int) -> str:
+    problems = min(held_out, config.evaluation.problems)
+    if not problems:
+        return "none"
+    every, steps = config.evaluation.every, config.run.steps
+    during = (steps - 1) // every if every else 0
+    return f"greedy on {problems} held-out problems, {2 + during} times: before, after" + (
+        f", and every {every} steps" if during else ""
+    )
+
+
+def _saved(config: Config) -> str:
+    made = -(-config.run.steps // config.checkpoint.every) if config.checkpoint.every else 1
+    kept = min(made, config.checkpoint.keep)
+    return f"{kept} checkpoint{'s' if kept > 1 else ''} at once"
+
+
+def _memory(config: Config, size: Size) -> int:
+    states = 4 * FLOAT * size.parameters
+    tokens = config.run.token_budget
+    activations = tokens * size.layers * size.hidden * VECTORS_PER_LAYER * FLOAT
+    rows = config.sampling.problems * config.sampling.completions
+    logits = LOGIT_TABLES * FLOAT * size.vocabulary
+    trained = min(tokens, rows * config.sampling.max_new_tokens)
+    return states + activations + logits * trained
+
+
+def _disk(config: Config, size: Size) -> int:
+    checkpoint = 3 * FLOAT * size.parameters
+    # One more while the newest is written, before the oldest goes.
+    return (config.checkpoint.keep + 1) * checkpoint + FLOAT * size.parameters
+
+
+def _size(config: Config, problems: int) -> Size:
+    if config.model.name == "tabular":
+        positions, answers = config.sampling.max_new_tokens, 10
+        count = problems * positions * answers
+        return Size(parameters=count, layers=1, hidden=1, vocabulary=answers)
+    model: Any = load_model_config(config.model.name)
+    text = model.get_text_config()
+    return Size(
+        parameters=count_parameters(model),
+        layers=text.num_hidden_layers,
+        hidden=text.hidden_size,
+        vocabulary=text.vocab_size,
+    )
+
+
+def _bytes(count: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"

@@ -1,0 +1,126 @@
+"""The lines a run writes: metrics and rollouts, one JSON object each."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from verigrad.diagnosis import Metrics
+from verigrad.hashing import Purpose
+from verigrad.types import Group, Rollout
+
+
+class MetricSink(Protocol):
+    """Where a step's metrics go."""
+
+    def write(self, metrics: Metrics) -> None:
+        """Take the metrics of one step, ``step`` among them."""
+        ...
+
+
+class JsonLines:
+    """A file of JSON objects, appended to and handed to the system line by line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("a", encoding="utf-8")
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Append one record."""
+        self.write_all([record])
+
+    def write_all(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Append records; a crash of the process after this loses none of them."""
+        for record in records:
+            # NaN is not JSON: a number that is not finite is an error here, never a line.
+            self._file.write(json.dumps(record, allow_nan=False, default=repr) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The records of a file, less a last line that a crash tore."""
+    records = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return records
+
+
+def set_aside_after(path: Path, step: int | None) -> None:
+    """Keep the lines up to a step, and move the later ones to a file beside it.
+
+    Args:
+        path: a file of records with ``step``; may be missing.
+        step: the last step to keep; None keeps nothing.
+    """
+    if not path.exists():
+        return
+    kept: list[str] = []
+    later: list[str] = []
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        (kept if step is not None and _step_of(line) <= step else later).append(line)
+    if not later:
+        return
+    aside = path.with_suffix(".set-aside.jsonl")
+    with aside.open("a", encoding="utf-8") as file:
+        file.writelines(later)
+    partial = path.with_suffix(".partial")
+    partial.write_text("".join(kept), encoding="utf-8")
+    os.replace(partial, path)
+
+
+def _step_of(line: str) -> float:
+    """The step of a line; a torn one belongs to no finished step."""
+    if not line.endswith("\n"):
+        return float("inf")
+    try:
+        return float(json.loads(line)["step"])
+    except json.JSONDecodeError:
+        return float("inf")
+
+
+def rollout_records(
+    groups: Iterable[Group], *, step: int, purpose: Purpose
+) -> Iterable[dict[str, Any]]:
+    """One record per rollout, in order of slot and completion."""
+    for slot, group in enumerate(groups):
+        for index, rollout in enumerate(group.rollouts):
+            yield {
+                "step": step,
+                "purpose": str(purpose),
+                "slot": slot,
+                "completion": index,
+                **_rollout_record(group, rollout),
+            }
+
+
+def _rollout_record(group: Group, rollout: Rollout) -> dict[str, Any]:
+    completion, verdict = rollout.completion, rollout.verdict
+    return {
+        "problem": group.problem.id,
+        "prompt": group.problem.prompt,
+        "reference": group.problem.reference,
+        "text": completion.text,
+        "status": str(verdict.status),
+        "reward": verdict.reward,
+        "components": dict(verdict.components),
+        "detail": verdict.detail,
+        "finish": str(completion.finish),
+        "policy_version": completion.policy_version,
+        "token_ids": completion.token_ids,
+        "log_probs": completion.log_probs,
+    }
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file so that it is either the old one or the new one, never half of it."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(value, indent=2, default=repr) + "\n", encoding="utf-8")
+    os.replace(partial, path)

@@ -1,0 +1,241 @@
+"""From a configuration to everything fixed that a run needs, checked before anything is written."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from verigrad.algorithms import Algorithm, algorithm_from
+from verigrad.config import Config
+from verigrad.errors import ModelError, TaskError
+from verigrad.policies.base import Policy
+from verigrad.policies.causal_lm import CausalLM
+from verigrad.policies.models import load_model
+from verigrad.policies.tabular import TabularPolicy
+from verigrad.tasks import Split, Task, load_task, problem_at, split
+from verigrad.training.decisions import Decisions, choose_device, choose_threads, cores
+from verigrad.types import Problem, Prompt, Sampling
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What a run is made of and does not change."""
+
+    config: Config
+    task: Task
+    split: Split
+    policy: Policy
+    algorithm: Algorithm
+
+    prompts: Mapping[str, Prompt]
+    """By problem id: every prompt this run will use, rendered once."""
+
+    sampling: Sampling
+    """How training completions are drawn."""
+
+    decisions: Decisions
+    """What was measured and chosen."""
+
+    reasons: dict[str, str]
+    """Why, by the name of the decision."""
+
+    @property
+    def evaluated(self) -> tuple[Problem, ...]:
+        """The held-out problems that are evaluated, the same ones every time."""
+        return self.split.held_out[: self.config.evaluation.problems]
+
+    @property
+    def greedy(self) -> Sampling:
+        """How completions are drawn for evaluation."""
+        return greedy(self.sampling)
+
+
+def greedy(sampling: Sampling) -> Sampling:
+    """The same limits, always taking the likeliest token."""
+    return Sampling(
+        temperature=0.0,
+        max_new_tokens=sampling.max_new_tokens,
+        stop_token_ids=sampling.stop_token_ids,
+    )
+
+
+def prepare(config: Config, task: Task | None = None, decided: Decisions | None = None) -> Setup:
+    """Load the task and the model, render and check the prompts, and decide what is measured.
+
+    Args:
+        config: the run.
+        task: a task of the caller's; None loads the one that the configuration names.
+        decided: the decisions of the run that is resumed; None measures.
+
+    Raises:
+        UserError: the task, the model, a prompt or the device cannot be used.
+    """
+    task = load_task(config.task) if task is None else task
+    parts = checked_split(task, config.task.held_out)
+    device = decided.device if decided else choose_device(config.run.device)
+    check_device(device)
+    policy = load_policy(config, task, device)
+    prompts = render_prompts(config, parts, policy)
+    sampling = Sampling(
+        temperature=config.sampling.temperature,
+        max_new_tokens=config.sampling.max_new_tokens,
+        stop_token_ids=policy.stop_token_ids,
+    )
+    decisions, reasons = _decide(config, policy, list(prompts.values()), device, decided)
+    return Setup(
+        config=config,
+        task=task,
+        split=parts,
+        policy=policy,
+        algorithm=algorithm_from(config.algorithm, max_new_tokens=config.sampling.max_new_tokens),
+        prompts=prompts,
+        sampling=sampling,
+        decisions=decisions,
+        reasons=reasons,
+    )
+
+
+def checked_split(task: Task, held_out: float) -> Split:
+    """Split a task, and make sure that no held-out problem can be drawn for training.
+
+    Raises:
+        TaskError: a content is on both sides, or a side is empty that should not be.
+    """
+    parts = split(task, held_out)
+    training = {problem.content_key for problem in parts.training}
+    for problem in parts.held_out:
+        if problem.content_key in training:
+            raise TaskError(
+                f"held-out problem {problem.id!r} has the content of a training problem, "
+                f"{problem.content_key!r}; accuracy on it would say nothing"
+            )
+    return parts
+
+
+def load_policy(config: Config, task: Task, device: str, folder: str | None = None) -> Policy:
+    """Make the policy that a configuration names, or load what a run saved in a folder.
+
+    Raises:
+        ModelError: there is no such model, or it cannot be used.
+    """
+    if config.model.name != "tabular":
+        loaded = load_model(folder or config.model.name, device=device)
+        return CausalLM(loaded.model, loaded.tokenizer)
+    policy = TabularPolicy(
+        [task[index].id for index in range(len(task))],
+        positions=config.sampling.max_new_tokens,
+        seed=config.run.seed,
+    )
+    if folder is not None:
+        saved = load_file(Path(folder) / "policy.safetensors")["table"]
+        if saved.shape != policy.table.shape:
+            raise ModelError(
+                f"{folder} holds a table of shape {tuple(saved.shape)}, but this task and "
+                f"sampling.max_new_tokens need {tuple(policy.table.shape)}"
+            )
+        policy.table.data.copy_(saved)
+    return policy
+
+
+def render_prompts(config: Config, parts: Split, policy: Policy) -> dict[str, Prompt]:
+    """Render every prompt that the run will use, and measure it against the model's limit.
+
+    Raises:
+        ModelError: a prompt and its completion do not fit; names the problem.
+    """
+    drawn = min(len(parts.training), config.run.steps * config.sampling.problems)
+    problems = [
+        *(problem_at(parts.training, config.run.seed, position) for position in range(drawn)),
+        *parts.held_out[: config.evaluation.problems],
+    ]
+    prompts = {problem.id: policy.encode(problem) for problem in problems}
+    check_lengths(prompts.values(), policy.max_positions, config.sampling.max_new_tokens)
+    return prompts
+
+
+def check_lengths(prompts: Iterable[Prompt], limit: int | None, new_tokens: int) -> None:
+    """Refuse a prompt that is empty, or too long for the model together with its completion.
+
+    Raises:
+        ModelError: names the problem, its length and the limit.
+    """
+    for prompt in prompts:
+        length = len(prompt.token_ids)
+        if not length:
+            raise ModelError(f"the prompt of problem {prompt.problem_id!r} renders to no token")
+        if limit is not None and length + new_tokens > limit:
+            raise ModelError(
+                f"the prompt of problem {prompt.problem_id!r} has {length} tokens, and with "
+                f"sampling.max_new_tokens = {new_tokens} that is more than the {limit} positions "
+                "of the model; shorten the prompt or lower sampling.max_new_tokens"
+            )
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that torch does not have here.
+
+    Raises:
+        ModelError: names the device and what there is.
+    """
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(
+            f'run.device is {device!r}, which cannot be used here ({reason}); "cpu" always can, '
+            'and "auto" takes a GPU where there is one'
+        ) from error
+
+
+def _decide(
+    config: Config,
+    policy: Policy,
+    prompts: Sequence[Prompt],
+    device: str,
+    decided: Decisions | None,
+) -> tuple[Decisions, dict[str, str]]:
+    shares = getattr(policy, "shares_prompts", True)
+    if decided is not None:
+        torch.set_num_threads(decided.threads)
+        reasons = {"threads": "as the run that is resumed"}
+        if decided.threads > cores():
+            reasons["threads"] = (
+                f"{decided.threads} threads as the run that is resumed, but only {cores()} CPUs "
+                "are here: the resume is not exact"
+            )
+        return decided, reasons
+    threads, why = _threads(config, policy, prompts)
+    decisions = Decisions(
+        threads=threads,
+        token_budget=config.run.token_budget,
+        shares_prompts=shares,
+        device=device,
+    )
+    reasons = {
+        "threads": why,
+        "token_budget": "run.token_budget",
+        "shares_prompts": "exact for this model" if shares else "not exact for this model",
+        "device": f'run.device = "{config.run.device}"',
+    }
+    return decisions, reasons
+
+
+def _threads(config: Config, policy: Policy, prompts: Sequence[Prompt]) -> tuple[int, str]:
+    if config.run.threads != "auto":
+        torch.set_num_threads(config.run.threads)
+        return config.run.threads, f"run.threads = {config.run.threads}"
+    if config.model.name == "tabular":
+        torch.set_num_threads(1)
+        return 1, "1 CPU thread: a table has no work to share"
+    some = prompts[: config.sampling.problems]
+    tokens = torch.zeros(len(some) * config.sampling.completions, dtype=torch.int64)
+
+    @torch.inference_mode()
+    def generate_a_little() -> None:
+        device = next(policy.module.parameters()).device
+        rows = policy.continuation(some, config.sampling.completions)
+        rows.advance(torch.arange(len(tokens), device=device), tokens.to(device))
+
+    return choose_threads(generate_a_little)

@@ -1,0 +1,105 @@
+"""Everything that changes while a run goes on, in one place, and how it becomes tensors and JSON.
+
+A part of the trainer that keeps state of its own would be lost by a resume; so none does.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from verigrad.diagnosis import WINDOW, Finding, Metrics
+from verigrad.policies.base import Policy
+
+
+@dataclass(kw_only=True)
+class TrainerState:
+    """The mutable state of a run."""
+
+    policy: Policy
+    """Its parameters are the state."""
+
+    optimizer: torch.optim.Optimizer
+    """Its moments and counts are the state; its settings come from the configuration."""
+
+    step: int = 0
+    """Finished steps."""
+
+    policy_version: int = 0
+    """Optimiser updates made."""
+
+    recent: list[Metrics] = field(default_factory=list)
+    """Metrics of the latest steps, which findings are made from."""
+
+    findings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By cause: the latest finding, with the step at which the cause was first seen."""
+
+    def finish_step(self, metrics: Metrics) -> None:
+        """Count a step and remember its metrics."""
+        self.step += 1
+        self.recent = [*self.recent, metrics][-WINDOW:]
+
+    def record(self, finding: Finding) -> bool:
+        """Keep a finding; true when its cause is seen for the first time."""
+        earlier = self.findings.get(finding.cause)
+        first = earlier["first_step"] if earlier else finding.step
+        self.findings[str(finding.cause)] = {"first_step": first, **asdict(finding)}
+        return earlier is None
+
+    def policy_tensors(self) -> dict[str, Tensor]:
+        """The policy's tensors by name, a tensor with two names (tied weights) under the first."""
+        return _by_first_name(self.policy.module.state_dict())
+
+    def optimizer_tensors(self) -> dict[str, Tensor]:
+        """The optimiser's tensors as ``PARAMETER.NAME``, parameters by their number."""
+        slots = self.optimizer.state_dict()["state"]
+        return {
+            f"{number}.{name}": value
+            for number, values in slots.items()
+            for name, value in values.items()
+        }
+
+    def plain(self) -> dict[str, Any]:
+        """The rest, as JSON."""
+        return {
+            "step": self.step,
+            "policy_version": self.policy_version,
+            "recent": self.recent,
+            "findings": self.findings,
+        }
+
+    def restore(
+        self, policy: dict[str, Tensor], optimizer: dict[str, Tensor], plain: dict[str, Any]
+    ) -> None:
+        """Take over a saved state, in place.
+
+        Raises:
+            KeyError: the policy has other tensors than the saved one.
+            RuntimeError: a tensor has another shape.
+        """
+        own = _by_first_name(self.policy.module.state_dict())
+        with torch.no_grad():
+            for name in own.keys() | policy.keys():
+                own[name].copy_(policy[name])
+        slots: dict[int, dict[str, Tensor]] = {}
+        for key, value in optimizer.items():
+            number, _, name = key.partition(".")
+            slots.setdefault(int(number), {})[name] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
+        self.step = plain["step"]
+        self.policy_version = plain["policy_version"]
+        self.recent = plain["recent"]
+        self.findings = plain["findings"]
+
+
+def _by_first_name(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    seen: set[tuple[int, torch.Size]] = set()
+    first = {}
+    for name, value in tensors.items():
+        identity = (value.data_ptr(), value.shape)
+        if identity not in seen:
+            seen.add(identity)
+            first[name] = value
+    return first

@@ -1,0 +1,60 @@
+"""Where a verifier's answer becomes a verdict, and its failure a failed verdict.
+
+A simplification: verifiers run in the trainer's own process, one after another, so one that never
+returns holds the run up. What it raises or returns is handled here.
+"""
+
+import copy
+import math
+import traceback
+from typing import Any, Protocol
+
+from verigrad.types import Verdict
+
+
+class Verifier(Protocol):
+    """Checks one completion: a plain function will do."""
+
+    def __call__(self, completion: str, reference: Any, /) -> float | bool | Verdict:
+        """Return a reward, true or false for 1 or 0, or a verdict; raise when unable to tell."""
+        ...
+
+
+def verify(verifier: Verifier, completion: str, reference: Any) -> Verdict:
+    """Run a verifier; whatever goes wrong is a failed verdict that says what and where.
+
+    The verifier gets a copy of the reference, so that no call can change what the next one sees.
+
+    Args:
+        verifier: the function.
+        completion: the text to check.
+        reference: what it is checked against.
+
+    Returns:
+        Its verdict; failed if it raised, exited, or returned something that is not a finite reward.
+    """
+    try:
+        answer = verifier(completion, copy.deepcopy(reference))
+    except (Exception, SystemExit) as error:  # noqa: BLE001  whatever it raises is its failure
+        return Verdict.failed(_describe(error))
+    return _as_verdict(answer)
+
+
+def _as_verdict(answer: object) -> Verdict:
+    if isinstance(answer, Verdict):
+        return answer
+    if not isinstance(answer, bool | int | float):
+        return Verdict.failed(
+            f"bad value: the verifier returned {type(answer).__name__} {answer!r:.80}; "
+            "expected a number, true or false, or a Verdict"
+        )
+    if not math.isfinite(answer):
+        return Verdict.failed(f"bad value: the verifier returned {answer}; a reward is finite")
+    return Verdict.scored(float(answer))
+
+
+def _describe(error: BaseException) -> str:
+    """The error in one line, with the file and row of the innermost frame."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"exception: {type(error).__name__}: {error}{place}"
