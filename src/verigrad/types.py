@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypedDict
 
+EQUAL_WITHIN = 1e-9
+"""Rewards that spread less than this, relative to max(1, largest magnitude), count as equal."""
+
 
 class Message(TypedDict):
     """One turn of a chat: ``{"role": "user", "content": "What is 12 + 7?"}``."""
@@ -216,5 +219,12 @@ class Group:
 
     @property
     def has_signal(self) -> bool:
-        """True when at least two rollouts are scored and their rewards differ."""
-        return len(set(self.rewards)) > 1
+        """True when at least two rollouts are scored and their rewards differ.
+
+        Rewards that differ by less than EQUAL_WITHIN are equal: 0.1 + 0.2 is not a signal beside 0.3.
+        """
+        rewards = self.rewards
+        if len(rewards) < 2:
+            return False
+        scale = max(1.0, *map(abs, rewards))
+        return max(rewards) - min(rewards) > EQUAL_WITHIN * scale

@@ -25,7 +25,7 @@ def grpo(rewards: Tensor, group_index: Tensor, *, eps: float = 1e-6, ddof: int =
     Args:
         rewards: ``[B]`` float64, finite.
         group_index: ``[B]`` int64.
-        eps: added to the deviation; 1e-4 and 1e-8 are also in use.
+        eps: added to the deviation, at least 0; 1e-4 and 1e-8 are also in use.
         ddof: 1 for the sample deviation, 0 for the population's.
 
     Returns:
@@ -35,7 +35,7 @@ def grpo(rewards: Tensor, group_index: Tensor, *, eps: float = 1e-6, ddof: int =
         ValueError: a reward is not finite, or is not float64.
     """
     group = _Groups(rewards, group_index)
-    return group.centred() / (group.deviation(ddof) + eps)
+    return torch.where(group.has_signal(), group.centred() / (group.deviation(ddof) + eps), 0.0)
 
 
 def dr_grpo(rewards: Tensor, group_index: Tensor) -> Tensor:

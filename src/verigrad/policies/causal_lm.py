@@ -21,6 +21,7 @@ from verigrad.policies.continuation import PlainContinuation, SharedContinuation
 from verigrad.policies.forward import new_cache, plain_logits, run
 from verigrad.policies.models import render, stop_token_ids
 from verigrad.policies.packing import join, may_attend, pack_completions, pack_prompts
+from verigrad.policies.quiet import quiet_transformers
 from verigrad.types import Problem, Prompt
 
 logger = logging.getLogger("verigrad")
@@ -39,12 +40,16 @@ class CausalLM:
         """Wrap a loaded model.
 
         Args:
-            model: a transformers causal language model, in evaluation mode: no dropout.
+            model: a transformers causal language model. It is put in evaluation mode and stays
+                there: with dropout the policy that is scored would not be the one that sampled.
             tokenizer: its tokenizer.
             shares_prompts: whether each prompt's work is shared by its completions; None finds
                 out whether that is exact for this model.
         """
-        self.module = model
+        self.module = model.eval()
+        # The embedding of a padding id gets no gradient, and the padding id is often the stop id,
+        # which ends every turn of a prompt. Nothing is padded here, so every token trains.
+        model.get_input_embeddings().padding_idx = None
         self.tokenizer = tokenizer
         self.stop_token_ids = stop_token_ids(model, tokenizer)
         self.max_positions = _max_positions(model)
@@ -83,8 +88,9 @@ class CausalLM:
 
     def save(self, folder: Path) -> None:
         """Write a folder that ``AutoModelForCausalLM`` and ``AutoTokenizer`` load."""
-        self.module.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
+        with quiet_transformers():
+            self.module.save_pretrained(folder)
+            self.tokenizer.save_pretrained(folder)
 
 
 def shared_logits(model: Any, batch: Batch) -> Tensor:
@@ -140,9 +146,23 @@ def _max_positions(model: Any) -> int | None:
     return limit
 
 
-@torch.no_grad()
 def _is_exact(model: Any) -> bool:
-    """Compare the shared paths with separate sequences on a few tokens; say it when they differ."""
+    """Whether a prompt may be shared by its completions; says why not where it may not."""
+    reason = _why_not_exact(model)
+    if reason is not None:
+        logger.warning(
+            "%s %s; every sequence runs alone, which is exact and slower",
+            type(model).__name__, reason,
+        )  # fmt: skip
+    return reason is None
+
+
+@torch.no_grad()
+def _why_not_exact(model: Any) -> str | None:
+    """Compare the shared paths with separate sequences on a few tokens; None when they agree."""
+    # Such layers may have windows that count places in the row, beyond what a few tokens reach.
+    if not getattr(model, "_supports_attention_backend", False):
+        return "has layers that do not take their attention mask from outside"
     prompts = [[3, 1, 4, 1, 5], [2, 3]]
     completions = [[5, 3, 5], [4], [1, 2]]
     groups = [0, 0, 1]
@@ -157,18 +177,10 @@ def _is_exact(model: Any) -> bool:
         )
     except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError,
             ValueError) as error:  # fmt: skip
-        logger.warning(
-            "%s does not take a prompt shared by its completions (%s: %s); every sequence runs "
-            "alone, which is exact and slower", type(model).__name__, type(error).__name__, error
-        )  # fmt: skip
-        return False
+        return f"does not take a prompt shared by its completions ({type(error).__name__}: {error})"
     if difference > EXACT_WITHIN:
-        logger.warning(
-            "a prompt shared by its completions changes the log-probs of %s by %.1e; every "
-            "sequence runs alone, which is exact and slower", type(model).__name__, difference
-        )  # fmt: skip
-        return False
-    return True
+        return f"has log-probs that a prompt shared by its completions changes by {difference:.1e}"
+    return None
 
 
 def _difference(found: Tensor, wanted: Tensor) -> float:

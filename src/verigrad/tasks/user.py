@@ -47,7 +47,7 @@ def _run_file(file: Path) -> ModuleType:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TaskError(_failure(error, file, "fails to run")) from error
     return module
 
@@ -57,11 +57,11 @@ def _call(function: object, name: str) -> object:
         return function()  # type: ignore[operator]
     except TaskError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TaskError(_failure(error, Path(name), "fails to make its task")) from error
 
 
-def _failure(error: Exception, file: Path, what: str) -> str:
+def _failure(error: BaseException, file: Path, what: str) -> str:
     """One line: the file, the row in it, and the error."""
     if isinstance(error, SyntaxError):
         return f"{file} {what}: line {error.lineno}: {error.msg}"

@@ -9,6 +9,7 @@ checkpoints/      what a resume needs
 final/            the trained policy
 """
 
+import json
 import platform
 import re
 import subprocess
@@ -74,6 +75,22 @@ class RunFolder:
         partial.write_text(to_toml(config), encoding="utf-8")
         partial.replace(self.config)
         write_json(self.environment, _environment(decisions, reasons))
+
+    def read_decisions(self) -> tuple[Decisions, dict[str, str]]:
+        """The decisions of the run, and their reasons.
+
+        Raises:
+            RunFolderError: the file that holds them is damaged.
+        """
+        try:
+            content = json.loads(self.environment.read_text(encoding="utf-8"))
+            return Decisions(**content["decisions"]), dict(content["reasons"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunFolderError(
+                f"{self.environment} does not hold the decisions of a run "
+                f"({type(error).__name__}: {error}), without which a resume would not be exact; "
+                "put the file back as the run wrote it"
+            ) from error
 
 
 def check_free(folder: str | None) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from verigrad.diagnosis import Metrics
+from verigrad.errors import BadNumbersError
 from verigrad.evaluation import FULL_MARKS, Evaluation
 from verigrad.training.step import Update
 from verigrad.types import Finish, Group, Status
@@ -52,8 +53,7 @@ def _rollout_metrics(groups: Sequence[Group]) -> dict[str, int | float | None]:
     # A failed verification says nothing about the policy, so such a group is neither.
     full = [group for group in groups if group.rewards]
     return {
-        "reward/mean": statistics.fmean(rewards) if rewards else None,
-        "reward/deviation": statistics.stdev(rewards) if len(rewards) > 1 else None,
+        **_reward_metrics(rewards),
         "groups/total": len(groups),
         "groups/with_signal": sum(group.has_signal for group in groups),
         "groups/all_right": sum(min(group.rewards) >= FULL_MARKS for group in full),
@@ -67,6 +67,19 @@ def _rollout_metrics(groups: Sequence[Group]) -> dict[str, int | float | None]:
         "tokens/generated": sum(lengths),
         "tokens/prompt": sum(len(g.rollouts[0].prompt.token_ids) for g in groups),
     }
+
+
+def _reward_metrics(rewards: Sequence[float]) -> dict[str, float | None]:
+    try:
+        return {
+            "reward/mean": statistics.fmean(rewards) if rewards else None,
+            "reward/deviation": statistics.stdev(rewards) if len(rewards) > 1 else None,
+        }
+    except OverflowError as error:
+        raise BadNumbersError(
+            f"the rewards of a step lie between {min(rewards):g} and {max(rewards):g}, too large "
+            "to be averaged; have the verifier return smaller ones"
+        ) from error
 
 
 def _update_metrics(update: Update | None) -> dict[str, int | float | None]:
@@ -85,7 +98,7 @@ def _update_metrics(update: Update | None) -> dict[str, int | float | None]:
 
 
 def _evaluation_metrics(evaluation: Evaluation | None) -> dict[str, int | float | None]:
-    names = ("accuracy", "low", "high", "problems", "truncated", "unparsable", "wrong", "failed")
+    names = Evaluation.__dataclass_fields__
     return {f"eval/{name}": getattr(evaluation, name, None) for name in names}
 
 

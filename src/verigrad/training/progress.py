@@ -1,5 +1,6 @@
 """What a person sees while a run goes on: lines on stderr, results on stdout."""
 
+import os
 import time
 import unicodedata
 from collections.abc import Sequence
@@ -14,14 +15,23 @@ SECONDS_BETWEEN_LINES = 0.5
 """Steps that are faster than this do not get a line each."""
 
 
+class _Console(Console):
+    """A console whose reader may leave (``| head``): the run goes on, unseen."""
+
+    def on_broken_pipe(self) -> None:
+        """Say nothing more, and give what Python still flushes at its exit somewhere to go."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
 class Progress:
     """A line per step, rich on a terminal and plain when piped."""
 
     def __init__(self, steps: int, *, quiet: bool = False) -> None:
         """Prepare for a run of some steps; ``quiet`` shows nothing at all."""
         self._steps = steps
-        self._log = Console(stderr=True, highlight=False, soft_wrap=True, quiet=quiet)
-        self._out = Console(highlight=False, soft_wrap=True, quiet=quiet)
+        self._log = _Console(stderr=True, highlight=False, soft_wrap=True, quiet=quiet)
+        self._out = _Console(highlight=False, soft_wrap=True, quiet=quiet)
         self._shown = float("-inf")
         self._seconds: list[float] = []
 

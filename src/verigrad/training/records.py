@@ -34,7 +34,7 @@ class JsonLines:
         """Append records; a crash of the process after this loses none of them."""
         for record in records:
             # NaN is not JSON: a number that is not finite is an error here, never a line.
-            self._file.write(json.dumps(record, allow_nan=False, default=repr) + "\n")
+            self._file.write(json.dumps(record, allow_nan=False) + "\n")
         self._file.flush()
 
     def close(self) -> None:
@@ -106,11 +106,11 @@ def _rollout_record(group: Group, rollout: Rollout) -> dict[str, Any]:
     return {
         "problem": group.problem.id,
         "prompt": group.problem.prompt,
-        "reference": group.problem.reference,
+        "reference": _as_json(group.problem.reference),
         "text": completion.text,
         "status": str(verdict.status),
         "reward": verdict.reward,
-        "components": dict(verdict.components),
+        "components": _as_json(dict(verdict.components)),
         "detail": verdict.detail,
         "finish": str(completion.finish),
         "policy_version": completion.policy_version,
@@ -119,8 +119,42 @@ def _rollout_record(group: Group, rollout: Rollout) -> dict[str, Any]:
     }
 
 
+def _as_json(value: Any) -> Any:
+    """What a task or a verifier of the user's made: as it is where JSON can say it, else in words.
+
+    A reference may be anything, and a component may be NaN; neither may end a run.
+    """
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+    return value
+
+
+def side_by_side(rollouts: Path, last_step: int) -> list[tuple[str, str, str]]:
+    """Held-out prompts with their completions before and after training, changed ones if any."""
+    before: dict[str, tuple[str, str]] = {}
+    after: dict[str, str] = {}
+    with rollouts.open(encoding="utf-8") as lines:
+        for line in lines:
+            record = json.loads(line)
+            if record["purpose"] != Purpose.EVALUATE:
+                continue
+            if record["step"] == 0:
+                before[record["problem"]] = (_text_of(record["prompt"]), record["text"])
+            elif record["step"] == last_step:
+                after[record["problem"]] = record["text"]
+    both = [(*before[problem], after[problem]) for problem in before if problem in after]
+    changed = [row for row in both if row[1] != row[2]]
+    return changed or both
+
+
+def _text_of(prompt: str | list[dict[str, str]]) -> str:
+    return prompt if isinstance(prompt, str) else prompt[-1]["content"]
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file so that it is either the old one or the new one, never half of it."""
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(value, indent=2, default=repr) + "\n", encoding="utf-8")
+    partial.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
     os.replace(partial, path)

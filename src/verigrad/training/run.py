@@ -1,6 +1,6 @@
 """Training, resuming and evaluating, as the command and Python users call them."""
 
-import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +15,14 @@ from verigrad.evaluation import Evaluation, describe, summarise
 from verigrad.hashing import Purpose
 from verigrad.tasks import Task, load_task
 from verigrad.training.checkpoint import checkpoints, load_checkpoint
-from verigrad.training.decisions import Decisions, choose_device
+from verigrad.training.checks import check_device, check_lengths
 from verigrad.training.folder import RunFolder, check_free, make_folder
 from verigrad.training.progress import Progress, duration
-from verigrad.training.records import read_lines, set_aside_after
+from verigrad.training.records import read_lines, set_aside_after, side_by_side
 from verigrad.training.setup import (
     Setup,
-    check_lengths,
     checked_split,
+    device_for,
     greedy,
     load_policy,
     prepare,
@@ -101,17 +101,20 @@ def resume(
     if not run.config.exists() or not run.environment.exists():
         raise RunFolderError(f"{folder} holds no run: it has no config.toml and environment.json")
     config = _changed(run, changes)
-    environment = json.loads(run.environment.read_text(encoding="utf-8"))
-    setup = prepare(config, task, Decisions(**environment["decisions"]))
+    decisions, reasons = run.read_decisions()
+    setup = prepare(config, task, decisions)
     progress = Progress(config.run.steps, quiet=quiet)
     state = new_state(setup)
     saved = checkpoints(run.checkpoints)
     if saved:
         load_checkpoint(saved[-1], state)
     for path in (run.metrics, run.rollouts):
-        set_aside_after(path, state.step if saved else None)
-    run.write_start(config, setup.decisions, environment["reasons"])
+        # A run that resumes at step 0 evaluates the untrained policy again.
+        set_aside_after(path, state.step or None)
+    run.write_start(config, setup.decisions, reasons)
     progress.note(f"resuming {run.root} after step {state.step}; {setup.reasons['threads']}")
+    if state.step == config.run.steps:
+        progress.note("the run is finished already; to go on, raise run.steps")
     return _run(setup, state, run, progress)
 
 
@@ -127,8 +130,10 @@ def evaluate(model_or_run: str, config: Config) -> str:
     """
     task = load_task(config.task)
     parts = checked_split(task, config.task.held_out)
+    device = device_for(config)
+    check_device(device)
     problems = (parts.held_out or parts.training)[: config.evaluation.problems or None]
-    policy = load_policy(config, task, choose_device(config.run.device), _model_in(model_or_run))
+    policy = load_policy(config, task, device, _model_in(model_or_run))
     prompts = [policy.encode(problem) for problem in problems]
     check_lengths(prompts, policy.max_positions, config.sampling.max_new_tokens)
     sampling = Sampling(
@@ -183,18 +188,14 @@ def _run(setup: Setup, state: TrainerState, folder: RunFolder, progress: Progres
 
 
 def _save_final(setup: Setup, folder: RunFolder) -> None:
-    """Write the trained policy beside its name, then rename it."""
+    """Write the trained policy beside its name, then rename it; an older one is replaced."""
     partial = folder.final.with_name("final.partial")
-    old = folder.final.with_name("final.old")
-    partial.mkdir(exist_ok=True)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
     setup.policy.save(partial)
     if folder.final.exists():
-        folder.final.rename(old)
+        shutil.rmtree(folder.final)
     partial.rename(folder.final)
-    if old.exists():
-        for path in old.iterdir():
-            path.unlink()
-        old.rmdir()
 
 
 def _announce(progress: Progress, setup: Setup, folder: RunFolder) -> None:
@@ -242,31 +243,9 @@ def _report(
     if before and after:
         progress.result(f"held-out before: {describe(before)}")
         progress.result(f"held-out after:  {describe(after)}")
-        progress.comparison(_side_by_side(folder.rollouts, step))
+        progress.comparison(side_by_side(folder.rollouts, step)[:SHOWN])
     seconds = sum(line["time/step"] or 0.0 for line in records)
     progress.result(f"{step} steps in {duration(seconds)}; the trained policy is {folder.final}")
-
-
-def _side_by_side(rollouts: Path, last_step: int) -> list[tuple[str, str, str]]:
-    """The first few held-out prompts with their completions before and after training."""
-    before: dict[str, tuple[str, str]] = {}
-    after: dict[str, str] = {}
-    with rollouts.open(encoding="utf-8") as lines:
-        for line in lines:
-            record = json.loads(line)
-            if record["purpose"] != Purpose.EVALUATE:
-                continue
-            if record["step"] == 0:
-                before[record["problem"]] = (_text_of(record["prompt"]), record["text"])
-            elif record["step"] == last_step:
-                after[record["problem"]] = record["text"]
-    both = [(*before[problem], after[problem]) for problem in before if problem in after]
-    changed = [row for row in both if row[1] != row[2]]
-    return (changed or both)[:SHOWN]
-
-
-def _text_of(prompt: str | list[dict[str, str]]) -> str:
-    return prompt if isinstance(prompt, str) else prompt[-1]["content"]
 
 
 def _changed(run: RunFolder, changes: Sequence[tuple[str, str]]) -> Config:

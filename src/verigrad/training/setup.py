@@ -1,10 +1,11 @@
 """From a configuration to everything fixed that a run needs, checked before anything is written."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from verigrad.algorithms import Algorithm, algorithm_from
@@ -15,6 +16,7 @@ from verigrad.policies.causal_lm import CausalLM
 from verigrad.policies.models import load_model
 from verigrad.policies.tabular import TabularPolicy
 from verigrad.tasks import Split, Task, load_task, problem_at, split
+from verigrad.training.checks import check_device, check_lengths, check_problems
 from verigrad.training.decisions import Decisions, choose_device, choose_threads, cores
 from verigrad.types import Problem, Prompt, Sampling
 
@@ -74,9 +76,10 @@ def prepare(config: Config, task: Task | None = None, decided: Decisions | None 
     """
     task = load_task(config.task) if task is None else task
     parts = checked_split(task, config.task.held_out)
-    device = decided.device if decided else choose_device(config.run.device)
+    device = decided.device if decided else device_for(config)
     check_device(device)
-    policy = load_policy(config, task, device)
+    shares = decided.shares_prompts if decided else None
+    policy = load_policy(config, task, device, shares_prompts=shares)
     prompts = render_prompts(config, parts, policy)
     sampling = Sampling(
         temperature=config.sampling.temperature,
@@ -101,8 +104,10 @@ def checked_split(task: Task, held_out: float) -> Split:
     """Split a task, and make sure that no held-out problem can be drawn for training.
 
     Raises:
-        TaskError: a content is on both sides, or a side is empty that should not be.
+        TaskError: an item is no usable problem, a content is on both sides, or a side is empty
+            that should not be.
     """
+    check_problems(task)
     parts = split(task, held_out)
     training = {problem.content_key for problem in parts.training}
     for problem in parts.held_out:
@@ -114,22 +119,36 @@ def checked_split(task: Task, held_out: float) -> Split:
     return parts
 
 
-def load_policy(config: Config, task: Task, device: str, folder: str | None = None) -> Policy:
+def load_policy(
+    config: Config,
+    task: Task,
+    device: str,
+    folder: str | None = None,
+    *,
+    shares_prompts: bool | None = None,
+) -> Policy:
     """Make the policy that a configuration names, or load what a run saved in a folder.
+
+    Args:
+        config: names the policy, and sizes and seeds a table.
+        task: what a table has its rows for.
+        device: where a language model goes.
+        folder: another model of the same kind to load instead, or "tabular" for a fresh table.
+        shares_prompts: the decision of the run that is resumed; None finds out.
 
     Raises:
         ModelError: there is no such model, or it cannot be used.
     """
     if config.model.name != "tabular":
         loaded = load_model(folder or config.model.name, device=device)
-        return CausalLM(loaded.model, loaded.tokenizer)
+        return CausalLM(loaded.model, loaded.tokenizer, shares_prompts=shares_prompts)
     policy = TabularPolicy(
         [task[index].id for index in range(len(task))],
         positions=config.sampling.max_new_tokens,
         seed=config.run.seed,
     )
-    if folder is not None:
-        saved = load_file(Path(folder) / "policy.safetensors")["table"]
+    if folder not in (None, "tabular"):
+        saved = _saved_table(Path(folder))
         if saved.shape != policy.table.shape:
             raise ModelError(
                 f"{folder} holds a table of shape {tuple(saved.shape)}, but this task and "
@@ -137,6 +156,16 @@ def load_policy(config: Config, task: Task, device: str, folder: str | None = No
             )
         policy.table.data.copy_(saved)
     return policy
+
+
+def _saved_table(folder: Path) -> torch.Tensor:
+    try:
+        return load_file(folder / "policy.safetensors")["table"]
+    except (OSError, SafetensorError, KeyError) as error:
+        raise ModelError(
+            f'{folder} holds no table that can be read, and the configuration has model = "tabular"'
+            f"; name a tabular run, or the model's own configuration ({error})"
+        ) from error
 
 
 def render_prompts(config: Config, parts: Split, policy: Policy) -> dict[str, Prompt]:
@@ -155,38 +184,20 @@ def render_prompts(config: Config, parts: Split, policy: Policy) -> dict[str, Pr
     return prompts
 
 
-def check_lengths(prompts: Iterable[Prompt], limit: int | None, new_tokens: int) -> None:
-    """Refuse a prompt that is empty, or too long for the model together with its completion.
+def device_for(config: Config) -> str:
+    """The device of the policy that a configuration names; a table lives on the CPU.
 
     Raises:
-        ModelError: names the problem, its length and the limit.
+        ModelError: another device is asked for a table.
     """
-    for prompt in prompts:
-        length = len(prompt.token_ids)
-        if not length:
-            raise ModelError(f"the prompt of problem {prompt.problem_id!r} renders to no token")
-        if limit is not None and length + new_tokens > limit:
-            raise ModelError(
-                f"the prompt of problem {prompt.problem_id!r} has {length} tokens, and with "
-                f"sampling.max_new_tokens = {new_tokens} that is more than the {limit} positions "
-                "of the model; shorten the prompt or lower sampling.max_new_tokens"
-            )
-
-
-def check_device(device: str) -> None:
-    """Refuse a device that torch does not have here.
-
-    Raises:
-        ModelError: names the device and what there is.
-    """
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+    if config.model.name != "tabular":
+        return choose_device(config.run.device)
+    if config.run.device not in ("auto", "cpu"):
         raise ModelError(
-            f'run.device is {device!r}, which cannot be used here ({reason}); "cpu" always can, '
-            'and "auto" takes a GPU where there is one'
-        ) from error
+            f'run.device is {config.run.device!r}, but model = "tabular" is a table, which lives '
+            "on the CPU; leave run.device out"
+        )
+    return "cpu"
 
 
 def _decide(

@@ -35,6 +35,12 @@ class TrainerState:
     findings: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By cause: the latest finding, with the step at which the cause was first seen."""
 
+    @property
+    def is_between_steps(self) -> bool:
+        """Whether the policy is that of the last finished step: not so after a step's update."""
+        done = self.recent[-1]["optimizer/updates"] if self.recent else 0
+        return self.policy_version == done
+
     def finish_step(self, metrics: Metrics) -> None:
         """Count a step and remember its metrics."""
         self.step += 1

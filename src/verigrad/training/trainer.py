@@ -18,7 +18,7 @@ from verigrad.training.checkpoint import save_checkpoint
 from verigrad.training.folder import RunFolder
 from verigrad.training.interrupt import Interrupt
 from verigrad.training.metrics import step_metrics
-from verigrad.training.progress import Progress
+from verigrad.training.progress import Progress, printable
 from verigrad.training.records import JsonLines, rollout_records, write_json
 from verigrad.training.setup import Setup
 from verigrad.training.state import TrainerState
@@ -59,7 +59,8 @@ class Trainer:
     def run(self) -> Outcome:
         """Make the remaining steps, or as many as a signal leaves time for.
 
-        Whatever ends the loop, the state of the last finished step is saved.
+        Whatever ends the loop, the state of the last finished step is saved, unless the step that
+        failed has updated the policy already; the checkpoint before it then stays the newest.
 
         Raises:
             TooManyFailuresError: more verdicts of a step failed than the configuration allows.
@@ -74,7 +75,8 @@ class Trainer:
                 while state.step < steps and interrupt.received is None:
                     self._step()
         except VerigradError:
-            self._save()
+            if state.is_between_steps:
+                self._save()
             raise
         finally:
             self._metrics.close()
@@ -213,8 +215,8 @@ def check_failures(groups: Sequence[Group], allowed: float, step: int) -> None:
     def reason(detail: str, count: int) -> str:
         example = examples[detail]
         return (
-            f"{count} x {detail} (for one, problem {example.prompt.problem_id!r} with completion "
-            f"{example.completion.text[:60]!r})"
+            f"{count} x {printable(detail)} (for one, problem {example.prompt.problem_id!r} with "
+            f"completion {example.completion.text[:60]!r})"
         )
 
     raise TooManyFailuresError(

@@ -34,10 +34,9 @@ def verify(verifier: Verifier, completion: str, reference: Any) -> Verdict:
         Its verdict; failed if it raised, exited, or returned something that is not a finite reward.
     """
     try:
-        answer = verifier(completion, copy.deepcopy(reference))
+        return _as_verdict(verifier(completion, copy.deepcopy(reference)))
     except (Exception, SystemExit) as error:  # noqa: BLE001  whatever it raises is its failure
         return Verdict.failed(_describe(error))
-    return _as_verdict(answer)
 
 
 def _as_verdict(answer: object) -> Verdict:
@@ -57,4 +56,6 @@ def _describe(error: BaseException) -> str:
     """The error in one line, with the file and row of the innermost frame."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"exception: {type(error).__name__}: {error}{place}"
+    # Said by traceback, which copes with an error that cannot be turned into text.
+    said = " ".join("".join(traceback.format_exception_only(error)).split())
+    return f"exception: {said}{place}"

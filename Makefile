@@ -1,0 +1,46 @@
+# Everything here makes the environment it needs on first use and reuses it afterwards.
+PYTHON ?= python3
+SEEDS ?= 0 1 2
+
+BIN := .venv/bin
+READY := .venv/.ready
+EXERCISE := .venv-exercise
+
+.PHONY: help setup demo test check slow bench exercise
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile
+
+setup: $(READY)  ## make the environment .venv
+
+demo: $(READY)  ## train a real model to add, in minutes
+	$(BIN)/verigrad train examples/addition.toml
+
+test: $(READY)  ## the tests, without those on the real model
+	$(BIN)/python -m pytest
+
+check: $(READY)  ## style, types and layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+slow: $(READY)  ## the tests on the real model; minutes
+	$(BIN)/python -m pytest -m slow
+
+bench: $(READY)  ## every benchmark, for each of SEEDS
+	set -e; for script in benchmarks/*.py; do for seed in $(SEEDS); do \
+		$(BIN)/python $$script --seed $$seed; done; done
+
+exercise: $(EXERCISE)/.ready  ## grade the exercise's solution, and its empty starter
+	$(EXERCISE)/bin/python -m pytest exercises/15-grpo-rlvr --impl solution
+	$(EXERCISE)/bin/python tools/check_starter.py exercises/15-grpo-rlvr
+
+$(READY): pyproject.toml constraints.txt tools/setup.py
+	$(PYTHON) tools/setup.py
+	@touch $@
+
+$(EXERCISE)/.ready: exercises/requirements.txt
+	$(PYTHON) -m venv $(EXERCISE)
+	$(EXERCISE)/bin/python -m pip install -r exercises/requirements.txt
+	@touch $@

@@ -1,0 +1,73 @@
+"""What a run is held to before anything is written: usable problems, prompts that fit, a device."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from verigrad.errors import ModelError, TaskError
+from verigrad.tasks import Task
+from verigrad.types import Problem, Prompt
+
+
+def check_problems(task: Task) -> None:
+    """Refuse a task whose items are no problems, or whose prompts are neither text nor messages.
+
+    Raises:
+        TaskError: names the item, and what was found there.
+    """
+    for index in range(len(task)):
+        problem: object = task[index]
+        if not isinstance(problem, Problem):
+            raise TaskError(
+                f"task {task.name!r}: item {index} is a {type(problem).__name__}; expected a "
+                "verigrad.Problem"
+            )
+        if not _is_prompt(problem.prompt):
+            raise TaskError(
+                f"task {task.name!r}: problem {problem.id!r} has the prompt {problem.prompt!r:.80};"
+                ' expected text, or messages such as {"role": "user", "content": "What is 12 + 7?"}'
+            )
+
+
+def _is_prompt(prompt: object) -> bool:
+    if isinstance(prompt, str):
+        return True
+    return isinstance(prompt, Sequence) and all(
+        isinstance(turn, dict)
+        and all(isinstance(turn.get(key), str) for key in ("role", "content"))
+        for turn in prompt
+    )
+
+
+def check_lengths(prompts: Iterable[Prompt], limit: int | None, new_tokens: int) -> None:
+    """Refuse a prompt that is empty, or too long for the model together with its completion.
+
+    Raises:
+        ModelError: names the problem, its length and the limit.
+    """
+    for prompt in prompts:
+        length = len(prompt.token_ids)
+        if not length:
+            raise ModelError(f"the prompt of problem {prompt.problem_id!r} renders to no token")
+        if limit is not None and length + new_tokens > limit:
+            raise ModelError(
+                f"the prompt of problem {prompt.problem_id!r} has {length} tokens, and with "
+                f"sampling.max_new_tokens = {new_tokens} that is more than the {limit} positions "
+                "of the model; shorten the prompt or lower sampling.max_new_tokens"
+            )
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that torch does not have here.
+
+    Raises:
+        ModelError: names the device and what there is.
+    """
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(
+            f'run.device is {device!r}, which cannot be used here ({reason}); "cpu" always can, '
+            'and "auto" takes a GPU where there is one'
+        ) from error

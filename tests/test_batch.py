@@ -1,0 +1,237 @@
+"""Groups to tensors, and tensors cut into passes."""
+
+from dataclasses import fields, replace
+from math import nan
+from typing import Any
+
+import pytest
+import torch
+from builders import batch_of, make_algorithm, make_completion, make_group
+from golden import cases
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verigrad.batch import Batch, LossOutput, cut, make_batch, select_rows
+from verigrad.errors import BadNumbersError
+from verigrad.types import Finish, Group, Prompt, Rollout, Verdict
+
+GRPO = make_algorithm("grpo")
+DR_GRPO = make_algorithm("dr_grpo", aggregation="token_mean")
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> Batch:
+    """Up to four groups of up to five rows of up to nine tokens, prompts of up to six tokens."""
+    groups = []
+    for row in range(draw(st.integers(1, 4))):
+        lengths = draw(st.lists(st.integers(0, 9), min_size=1, max_size=5))
+        rewards = draw(
+            st.lists(st.sampled_from([0.0, 1.0]), min_size=len(lengths), max_size=len(lengths))
+        )
+        rollouts = [([1] * n, reward) for n, reward in zip(lengths, rewards, strict=True)]
+        groups.append(with_prompt(make_group(row, rollouts), draw(st.integers(1, 6))))
+    return batch_of(groups, DR_GRPO)
+
+
+def with_prompt(group: Group, length: int) -> Group:
+    prompt = Prompt(problem_id=group.problem.id, token_ids=(7,) * length)
+    return replace(group, rollouts=tuple(replace(each, prompt=prompt) for each in group.rollouts))
+
+
+def assert_same(actual: Batch, expected: Batch) -> None:
+    for field in fields(Batch):
+        one, other = getattr(actual, field.name), getattr(expected, field.name)
+        same = torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+        assert same, f"{field.name} differs: {one} and {other}"
+
+
+def test_two_groups_laid_out() -> None:
+    groups = [make_group(0, [((5, 6, 0), 1.0), ((7,), 0.0)]), make_group(1, [((4, 4), 0.5)])]
+    batch = batch_of(groups, DR_GRPO)
+    assert [prompt.problem_id for prompt in batch.prompts] == ["p0", "p1"]
+    assert batch.group_index.tolist() == [0, 0, 1]
+    assert batch.token_ids.tolist() == [[5, 6, 0], [7, 0, 0], [4, 4, 0]]
+    assert batch.lengths.tolist() == [3, 1, 2]
+    assert batch.mask.tolist() == [[True] * 3, [True, False, False], [True, True, False]]
+    assert batch.sampling_log_probs.tolist() == [[-1, -1, -1], [-1, 0, 0], [-1, -1, 0]]
+    assert batch.old_log_probs is None
+    assert batch.advantages.tolist() == [[0.5] * 3, [-0.5, 0, 0], [0, 0, 0]]
+    assert batch.weights.tolist() == (batch.mask.double() / 6).tolist()
+    assert batch.row_trains().tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize(("inputs", "expected"), cases("mask"))
+def test_golden_mask_with_the_stop_token_as_padding(
+    inputs: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    rows = [
+        tuple(ids[:length])
+        for ids, length in zip(inputs["completion_ids"], inputs["generated_lengths"], strict=True)
+    ]
+    completions = [make_completion(row, stop=inputs["eos_id"]) for row in rows]
+    group = make_group(0, [(row, float(index)) for index, row in enumerate(rows)])
+    assert batch_of([group], GRPO).mask.int().tolist() == expected["mask"]
+    truncated = [int(completion.finish is Finish.TRUNCATED) for completion in completions]
+    assert truncated == expected["truncated"]
+
+
+@pytest.mark.parametrize("reward", [1.0, 0.0])
+def test_a_failed_verdict_leaves_the_batch_of_a_step_without_that_rollout(reward: float) -> None:
+    kept = [((1, 2, 0), reward), ((3, 0), 1 - reward), ((2, 2, 2, 2), 0.5)]
+    other = make_group(1, [((1, 0), 0.0), ((2, 0), 1.0)])
+    expected = batch_of([make_group(0, kept), other], GRPO)
+    for place in range(4):
+        rollouts = [*kept[:place], ((4, 4, 4, 4, 4, 4), None), *kept[place:]]
+        assert_same(batch_of([make_group(0, rollouts), other], GRPO), expected)
+
+
+def test_a_group_whose_verdicts_all_failed_leaves_no_trace() -> None:
+    broken = make_group(0, [((1, 0), None), ((2, 0), None)])
+    other = make_group(1, [((1, 0), 0.0), ((2, 0), 1.0)])
+    assert_same(batch_of([broken, other], GRPO), batch_of([other], GRPO))
+
+
+def test_no_batch_is_left_when_every_verdict_failed() -> None:
+    assert make_batch([make_group(0, [((1, 0), None)]), make_group(1, [])], GRPO) is None
+
+
+def test_a_group_with_one_scored_rollout_trains_nothing() -> None:
+    batch = batch_of([make_group(0, [((1, 0), 1.0), ((2, 0), None), ((3, 0), None)])], GRPO)
+    assert batch.advantages.tolist() == [[0.0, 0.0]]
+    assert list(cut(batch, 100)) == []
+
+
+def test_an_unparsable_completion_counts_as_reward_zero() -> None:
+    (right, wrong) = make_group(0, [((1, 0), 1.0), ((2, 0), 0.0)]).rollouts
+    unparsable = Rollout(
+        prompt=wrong.prompt, completion=wrong.completion, verdict=Verdict.unparsable("no number")
+    )
+    group = make_group(0, [])
+    assert_same(
+        batch_of([replace(group, rollouts=(right, unparsable))], GRPO),
+        batch_of([replace(group, rollouts=(right, wrong))], GRPO),
+    )
+
+
+def test_an_empty_completion_has_a_row_without_tokens() -> None:
+    batch = batch_of([make_group(0, [((), 0.0), ((1, 0), 1.0)])], GRPO)
+    assert batch.lengths.tolist() == [0, 2]
+    assert batch.weights.tolist() == [[0, 0], [0.5, 0.5]]
+    assert batch.row_trains().tolist() == [False, True]
+
+
+def test_a_step_of_empty_completions_only_trains_nothing() -> None:
+    batch = batch_of([make_group(0, [((), 0.0), ((), 1.0)])], GRPO)
+    assert not batch.mask.any()
+    assert list(cut(batch, 100)) == []
+
+
+def test_groups_without_signal_stay_in_the_denominator_unless_the_algorithm_says_no() -> None:
+    groups = [
+        make_group(0, [((1, 0), 1.0), ((2, 0), 0.0)]),
+        make_group(1, [((1, 0), 1.0), ((2, 0), 1.0)]),
+    ]
+    assert batch_of(groups, DR_GRPO).weights[0, 0] == 1 / 8
+    left_out = replace(DR_GRPO, counts_no_signal=False)
+    assert_same(batch_of(groups, left_out), batch_of(groups[:1], DR_GRPO))
+
+
+def test_an_algorithm_may_give_each_token_its_own_advantage() -> None:
+    per_token = replace(GRPO, advantages=lambda scores: scores.mask.double().cumsum(dim=1))
+    batch = batch_of([make_group(0, [((5, 6, 0), 1.0), ((7,), 0.0)])], per_token)
+    assert batch.advantages.tolist() == [[1, 2, 3], [1, 0, 0]]
+
+
+def test_an_advantage_that_is_not_finite_names_the_problem_and_the_reward() -> None:
+    bad = replace(GRPO, advantages=lambda scores: scores.rewards * nan)
+    group = make_group(3, [((5, 0), 0.25), ((7,), 0.0)])
+    with pytest.raises(BadNumbersError, match=r"problem 'p3' is not finite; its reward is 0\.25"):
+        make_batch([group], bad)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_float_tensors_have_the_asked_dtype(dtype: torch.dtype) -> None:
+    batch = batch_of([make_group(0, [((5, 0), 1.0), ((7,), 0.0)])], GRPO, dtype=dtype)
+    found = {batch.sampling_log_probs.dtype, batch.advantages.dtype, batch.weights.dtype}
+    assert found == {dtype}
+
+
+@given(batches(), st.integers(1, 60))
+def test_every_row_that_trains_is_in_one_pass_and_no_other_row_is(
+    batch: Batch, budget: int
+) -> None:
+    numbered = replace(batch, sampling_log_probs=batch.mask * row_numbers(batch))
+    passes = list(cut(numbered, budget))
+    seen = [int(row[0]) - 1 for part in passes for row in part.sampling_log_probs]
+    assert sorted(seen) == batch.row_trains().nonzero().flatten().tolist()
+
+
+def row_numbers(batch: Batch) -> torch.Tensor:
+    """The number of each row, from 1, ``[B, 1]``: a mark by which a row is known in its pass."""
+    return torch.arange(1, len(batch.lengths) + 1, dtype=torch.float64).unsqueeze(1)
+
+
+@given(batches(), st.integers(1, 60))
+def test_a_pass_keeps_to_the_budget_unless_it_is_a_single_row(batch: Batch, budget: int) -> None:
+    for part in cut(batch, budget):
+        cost = sum(len(prompt.token_ids) for prompt in part.prompts) + int(part.lengths.sum())
+        assert cost <= budget or len(part.lengths) == 1
+
+
+@given(batches(), st.integers(1, 60))
+def test_a_group_that_fits_the_budget_is_never_cut(batch: Batch, budget: int) -> None:
+    passes = list(cut(batch, budget))
+    trains = batch.row_trains()
+    for group, prompt in enumerate(batch.prompts):
+        rows = trains & (batch.group_index == group)
+        if len(prompt.token_ids) + int(batch.lengths[rows].sum()) <= budget:
+            assert sum(prompt in part.prompts for part in passes) <= 1
+
+
+def test_a_group_larger_than_the_budget_is_cut_between_rows() -> None:
+    rollouts = [((1,) * length, float(index)) for index, length in enumerate([3, 9, 1, 1])]
+    batch = batch_of([make_group(0, rollouts)], make_algorithm("dr_grpo"))
+    passes = list(cut(batch, 5))
+    assert [part.lengths.tolist() for part in passes] == [[3], [9], [1, 1]]
+    assert [len(part.prompts) for part in passes] == [1, 1, 1]
+    assert [part.token_ids.shape[1] for part in passes] == [3, 9, 1]
+
+
+def test_selected_rows_keep_what_was_computed_for_the_whole_batch() -> None:
+    groups = [
+        make_group(0, [((1, 2, 3, 4), 1.0), ((2, 0), 0.0)]),
+        make_group(1, [((3, 0), 1.0), ((2,), 0.0)]),
+        make_group(2, [((3, 0), 0.0), ((4, 0), 1.0)]),
+    ]
+    batch = batch_of(groups, DR_GRPO)
+    old = torch.arange(24, dtype=torch.float64).reshape(6, 4)
+    part = select_rows(replace(batch, old_log_probs=old), [5, 1])
+    assert [prompt.problem_id for prompt in part.prompts] == ["p0", "p2"]
+    assert part.group_index.tolist() == [1, 0]
+    assert part.token_ids.tolist() == [[4, 0], [2, 0]]
+    assert part.weights.tolist() == [[1 / 13] * 2] * 2
+    assert part.advantages.tolist() == [[0.5] * 2, [-0.5] * 2]
+    assert part.old_log_probs is not None
+    assert part.old_log_probs.tolist() == [[20, 21], [4, 5]]
+
+
+def test_loss_outputs_of_passes_add_up() -> None:
+    def output(loss: float, tokens: int, largest: float) -> LossOutput:
+        return LossOutput(
+            loss=torch.tensor(loss),
+            tokens=tokens,
+            clipped=1,
+            entropy=0.5,
+            mismatch=largest,
+            largest_mismatch=largest,
+        )
+
+    total = output(1.0, 3, 0.25) + output(-3.0, 4, 0.125)
+    assert total == LossOutput(
+        loss=torch.tensor(-2.0),
+        tokens=7,
+        clipped=2,
+        entropy=1.0,
+        mismatch=0.375,
+        largest_mismatch=0.25,
+    )

@@ -1,0 +1,132 @@
+"""The numbers of a step, by hand, and the page that explains each of them."""
+
+import math
+import re
+import sys
+
+import pytest
+import torch
+from builders import make_group
+from running import REPOSITORY
+
+from verigrad.batch import LossOutput
+from verigrad.diagnosis import Metrics
+from verigrad.evaluation import Evaluation
+from verigrad.training.metrics import peak_memory, step_metrics
+from verigrad.training.step import Update
+
+STOPPED, CUT = (1, 0), (1, 2, 3)
+
+GROUPS = [
+    make_group(0, [(STOPPED, 1.0), (STOPPED, 0.0), (CUT, None)]),
+    make_group(1, [(STOPPED, 1.0), (STOPPED, 2.0), (STOPPED, None)]),
+    make_group(2, [(CUT, 0.0), (CUT, 0.0), (CUT, -1.0)]),
+    make_group(3, [(STOPPED, None), (STOPPED, None), (STOPPED, None)]),
+]
+
+UPDATE = Update(
+    output=LossOutput(
+        loss=torch.tensor(0.25), tokens=8, clipped=2, entropy=12.0, mismatch=0.004,
+        largest_mismatch=0.003,
+    ),
+    gradient_norm=1.5,
+    passes=3,
+    prompt_tokens=7,
+)  # fmt: skip
+
+EVALUATION = Evaluation(
+    problems=4, completions=4, accuracy=0.5, low=0.15, high=0.85, truncated=1, unparsable=1,
+    wrong=0, failed=2,
+)  # fmt: skip
+
+
+def metrics(
+    groups: list = GROUPS,
+    update: Update | None = UPDATE,
+    evaluation: Evaluation | None = EVALUATION,
+    **times: float,
+) -> Metrics:
+    return step_metrics(3, groups, update, policy_version=9, evaluation=evaluation, times=times)
+
+
+def area(found: Metrics, name: str) -> dict[str, int | float | None]:
+    """The metrics of one area, by their own names."""
+    return {
+        key.removeprefix(f"{name}/"): value
+        for key, value in found.items()
+        if key.startswith(f"{name}/")
+    }
+
+
+def test_rewards_are_those_of_scored_rollouts():
+    # 1, 0, 1, 2, 0, 0, -1: mean 3/7, sum of squares 7.
+    deviation = math.sqrt((7 - 9 / 7) / 6)
+    assert area(metrics(), "reward") == pytest.approx({"mean": 3 / 7, "deviation": deviation})
+
+
+def test_groups_are_counted_by_what_they_teach():
+    # The third differs within itself and is still all wrong; a failed group is neither.
+    assert area(metrics(), "groups") == {
+        "total": 4, "with_signal": 3, "all_right": 1, "all_wrong": 1,
+    }  # fmt: skip
+
+
+def test_verdicts_and_completions_are_counted():
+    found = metrics()
+    assert area(found, "verdicts") == {"scored": 7, "unparsable": 0, "failed": 5}
+    assert area(found, "completions") == {"total": 12, "truncated": 4, "mean_length": 28 / 12}
+    assert area(found, "tokens") == {
+        "generated": 28, "prompt": 4, "trained": 8, "trained_prompt": 7,
+    }  # fmt: skip
+
+
+def test_sums_over_tokens_become_means_once():
+    found = metrics()
+    assert area(found, "loss") == {"policy": 0.25}
+    assert area(found, "policy") == {
+        "entropy": 1.5, "clipped": 0.25, "mismatch": 0.0005, "largest_mismatch": 0.003,
+    }  # fmt: skip
+    assert area(found, "optimizer") == {"gradient_norm": 1.5, "passes": 3, "updates": 9}
+
+
+def test_the_evaluation_is_passed_on():
+    assert area(metrics(), "eval") == {
+        "problems": 4, "completions": 4, "accuracy": 0.5, "low": 0.15, "high": 0.85,
+        "truncated": 1, "unparsable": 1, "wrong": 0, "failed": 2,
+    }  # fmt: skip
+
+
+def test_speed_counts_the_tokens_of_the_step_over_its_work():
+    times = {"step": 9.0, "generate": 2.0, "verify": 0.5, "train": 1.5, "evaluate": 4.0}
+    assert area(metrics(**times), "time") == {**times, "tokens_per_second": 7.0}
+
+
+def test_what_was_not_measured_is_none():
+    found = metrics(groups=[], update=None, evaluation=None)
+    counts = ("groups", "verdicts", "tokens")
+    assert all(value == 0 for name in counts for value in area(found, name).values())
+    for name in ("reward", "loss", "policy", "eval", "time"):
+        assert set(area(found, name).values()) == {None}
+    assert (found["completions/mean_length"], found["optimizer/gradient_norm"]) == (None, None)
+
+
+def test_one_reward_has_no_deviation():
+    found = metrics(groups=[make_group(0, [(STOPPED, 1.0), (STOPPED, None)])])
+    assert area(found, "reward") == {"mean": 1.0, "deviation": None}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the system does not say")
+def test_peak_memory_is_in_bytes():
+    # An interpreter with torch in it: more than 50 MB, less than a terabyte.
+    assert 50e6 < (peak_memory() or 0) < 1e12
+
+
+def documented() -> list[str]:
+    """The keys that the page of metrics explains."""
+    page = (REPOSITORY / "docs" / "metrics.md").read_text()
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    return [key for cell in rows for key in re.findall(r"`([^`]+)`", cell)]
+
+
+def test_the_page_of_metrics_explains_every_key_and_no_other():
+    assert sorted(documented()) == sorted(key for key in metrics() if key != "step")

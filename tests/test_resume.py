@@ -1,0 +1,330 @@
+"""A resume is the same run, bit for bit, wherever and however the run was stopped."""
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from running import (
+    TABLE,
+    TOY,
+    assert_same_run,
+    kill_after,
+    read_jsonl,
+    snapshot,
+    start,
+    write_tiny_run,
+)
+
+import verigrad
+from verigrad.cli import main
+from verigrad.config import load_config
+from verigrad.errors import TaskError
+from verigrad.policies.causal_lm import CausalLM
+from verigrad.training import setup as preparation
+from verigrad.training.checkpoint import checkpoints
+
+
+def train(*arguments: object) -> int:
+    return main(["train", *map(str, arguments)])
+
+
+def resume(run: Path, *arguments: object) -> int:
+    return train("--resume", run, *arguments)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """The run of TABLE, never stopped."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    assert train(*TABLE, "--run.folder", run) == 0
+    return run
+
+
+@pytest.fixture(scope="module")
+def killed_once(tmp_path_factory) -> Path:
+    """The run of TABLE, killed at some step after 100."""
+    folder = tmp_path_factory.mktemp("killed")
+    kill_after(folder / "run", 100, start(folder, "train", *TABLE, "--run.folder", "run"))
+    return folder / "run"
+
+
+@pytest.fixture
+def killed(killed_once, tmp_path) -> Path:
+    """A copy of the killed run, to do with as a test likes."""
+    return shutil.copytree(killed_once, tmp_path / "run")
+
+
+@pytest.fixture
+def complaint(capsys) -> Callable[..., str]:
+    """Resume a run that must be refused with one line; return that line."""
+
+    def complaint(run: Path, *arguments: object) -> str:
+        assert resume(run, *arguments) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.count("\n") == 1
+        return captured.err.removeprefix("verigrad: error: ").rstrip()
+
+    return complaint
+
+
+# Killed
+
+
+def test_a_table_killed_six_times_ends_as_if_it_had_never_been(whole, tmp_path):
+    moments = random.Random(0)
+    run = tmp_path / "run"
+    process = start(tmp_path, "train", *TABLE, "--run.folder", "run")
+    for fewest in (5, 40, 80, 120, 160, 200):
+        kill_after(run, fewest + moments.randrange(20), process, moments.uniform(0.0, 0.004))
+        process = start(tmp_path, "train", "--resume", "run")
+    process.join()
+    assert process.exitcode == 0, (tmp_path / "err").read_text()
+    assert_same_run(run, whole)
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again(whole, tmp_path):
+    kill_after(tmp_path / "run", 4, start(tmp_path, "train", *TABLE, "--run.folder", "run"))
+    assert checkpoints(tmp_path / "run" / "checkpoints") == []
+    assert resume(tmp_path / "run") == 0
+    assert_same_run(tmp_path / "run", whole)
+
+
+def test_a_language_model_killed_twice_ends_as_if_it_had_never_been(tmp_path):
+    config = write_tiny_run(tmp_path)
+    assert train(config, "--run.folder", tmp_path / "whole") == 0
+    run = tmp_path / "run"
+    process = start(tmp_path, "train", config, "--run.folder", "run")
+    for fewest in (2, 6):
+        kill_after(run, fewest, process, 0.002)
+        process = start(tmp_path, "train", "--resume", "run")
+    process.join()
+    assert process.exitcode == 0, (tmp_path / "err").read_text()
+    assert_same_run(run, tmp_path / "whole")
+    assert max(line["groups/with_signal"] for line in read_jsonl(run / "metrics.jsonl")) > 0
+
+
+def test_every_checkpoint_holds_all_that_the_rest_of_the_run_needs(tmp_path):
+    options = [TOY, "--run.steps", 40, "--checkpoint.every", 5, "--checkpoint.keep", 8]
+    whole = tmp_path / "whole"
+    assert train(*options, "--run.folder", whole) == 0
+    for kept in (1, 2, 7):
+        run = shutil.copytree(whole, tmp_path / f"from-{5 * kept}")
+        for later in checkpoints(run / "checkpoints")[kept:]:
+            shutil.rmtree(later)
+        assert resume(run) == 0
+        assert_same_run(run, whole)
+
+
+# What a crash leaves behind
+
+
+def test_half_a_line_at_the_end_is_set_aside(killed, whole):
+    for name in ("metrics.jsonl", "rollouts.jsonl"):
+        with (killed / name).open("a") as file:
+            file.write('{"step": 101, "reward/me')
+    assert resume(killed) == 0
+    assert_same_run(killed, whole)
+
+
+def test_what_happened_after_the_checkpoint_is_kept_beside_the_run(killed, whole):
+    step = int(checkpoints(killed / "checkpoints")[-1].name.removeprefix("step-"))
+    lines = (killed / "metrics.jsonl").read_text().splitlines(keepends=True)
+    # The line of step 0 is there too.
+    later = lines[step + 1 :]
+    assert resume(killed) == 0
+    assert (killed / "metrics.set-aside.jsonl").read_text() == "".join(later)
+
+
+def test_an_unfinished_checkpoint_is_not_taken_for_one(killed, whole):
+    newest = checkpoints(killed / "checkpoints")[-1]
+    next_step = int(newest.name.removeprefix("step-")) + 20
+    for name in ("step-000005.partial", f"step-{next_step:06d}.partial", "step-000999.partial"):
+        (killed / "checkpoints" / name).mkdir()
+        (killed / "checkpoints" / name / "policy.safetensors").write_bytes(b"half")
+    assert checkpoints(killed / "checkpoints")[-1] == newest
+    assert resume(killed) == 0
+    for name in ("step-000005.partial", "step-000999.partial"):
+        shutil.rmtree(killed / "checkpoints" / name)
+    assert_same_run(killed, whole)
+
+
+def test_half_a_final_policy_is_replaced(killed, whole):
+    (killed / "final.partial").mkdir()
+    (killed / "final.partial" / "leftover.json").write_text("{")
+    assert resume(killed) == 0
+    assert_same_run(killed, whole)
+
+
+def cut_in_half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def fill_with_noise(path: Path) -> None:
+    path.write_bytes(random.Random(0).randbytes(path.stat().st_size))
+
+
+@pytest.mark.parametrize("damage", [cut_in_half, fill_with_noise, Path.unlink])
+@pytest.mark.parametrize("name", ["policy.safetensors", "optimizer.safetensors", "state.json"])
+def test_a_damaged_checkpoint_is_named_and_nothing_changes(name, damage, killed, complaint):
+    newest = checkpoints(killed / "checkpoints")[-1]
+    damage(newest / name)
+    before = snapshot(killed)
+    line = complaint(killed)
+    assert line.startswith(f"checkpoint {newest} cannot be used: ")
+    assert line.endswith("remove that folder to resume from the one before it")
+    assert snapshot(killed) == before
+
+
+def test_the_checkpoint_before_a_damaged_one_leads_to_the_same_run(killed, whole):
+    shutil.rmtree(checkpoints(killed / "checkpoints")[-1])
+    assert resume(killed) == 0
+    assert_same_run(killed, whole)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"decisions": {"threads": 1}}'])
+def test_a_damaged_environment_is_named(content, killed, complaint):
+    (killed / "environment.json").write_text(content)
+    assert complaint(killed).startswith(f"{killed}/environment.json does not hold the decisions")
+
+
+# Decisions
+
+
+def test_a_resume_takes_the_decisions_of_its_run(tmp_path, monkeypatch, capsys):
+    config = write_tiny_run(tmp_path)
+    run = tmp_path / "run"
+    assert train(config, "--run.folder", run, "--run.steps", 2) == 0
+    environment = json.loads((run / "environment.json").read_text())
+    environment["decisions"] |= {"shares_prompts": False, "threads": 1}
+    (run / "environment.json").write_text(json.dumps(environment))
+
+    made = []
+
+    class Watched(CausalLM):
+        def __init__(self, *arguments: object, **options: object) -> None:
+            super().__init__(*arguments, **options)
+            made.append(self)
+
+    monkeypatch.setattr(preparation, "CausalLM", Watched)
+    assert resume(run, "--run.steps", 4) == 0
+    assert [policy.shares_prompts for policy in made] == [False]
+    after = json.loads((run / "environment.json").read_text())
+    assert after["decisions"] == environment["decisions"]
+    assert after["reasons"] == environment["reasons"]
+
+
+def test_a_resume_with_fewer_cpus_says_that_it_is_not_exact(killed, monkeypatch, capsys):
+    environment = json.loads((killed / "environment.json").read_text())
+    environment["decisions"]["threads"] = 10_000
+    (killed / "environment.json").write_text(json.dumps(environment))
+    monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
+    assert resume(killed, "--evaluation.every", 0) == 0
+    assert "10000 threads as the run that is resumed, but only " in (err := capsys.readouterr().err)
+    assert "the resume is not exact" in err
+
+
+# What may change
+
+
+def test_a_finished_run_says_so_and_stays_as_it_is(whole, tmp_path, capsys):
+    run = shutil.copytree(whole, tmp_path / "run")
+    assert resume(run) == 0
+    captured = capsys.readouterr()
+    assert "the run is finished already" in captured.err
+    assert "run.steps" in captured.err
+    assert_same_run(run, whole)
+
+
+def test_more_steps_continue_a_finished_run(tmp_path):
+    options = [TOY, "--checkpoint.every", 50]
+    assert train(*options, "--run.steps", 200, "--run.folder", tmp_path / "whole") == 0
+    assert train(*options, "--run.steps", 100, "--run.folder", tmp_path / "run") == 0
+    assert resume(tmp_path / "run", "--run.steps", 200) == 0
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+    assert load_config(tmp_path / "run" / "config.toml").run.steps == 200
+
+
+def test_evaluation_and_checkpoints_may_change(killed):
+    options = ["--evaluation.every", 7, "--evaluation.problems", 1, "--checkpoint.keep", 1]
+    assert resume(killed, *options, "--checkpoint.every", 150) == 0
+    assert [path.name for path in checkpoints(killed / "checkpoints")] == ["step-000300"]
+    config = load_config(killed / "config.toml")
+    assert (config.evaluation.every, config.evaluation.problems) == (7, 1)
+    assert read_jsonl(killed / "metrics.jsonl")[-1]["eval/problems"] == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "line"),
+    [
+        ("--run.steps", "299", "run.steps is 299, but the run has 300; a resume may only raise it"),
+        ("--run.seed", "1", "run.seed may not change in a resume"),
+        ("--run.threads", "2", "run.threads may not change in a resume"),
+        ("--optimizer.learning-rate", "0.1", "optimizer.learning_rate may not change in a resume"),
+        ("--sampling.completions", "4", "sampling.completions may not change in a resume"),
+        ("--algorithm", "rloo", "algorithm.preset may not change in a resume"),
+        ("--task", "addition", "task.name may not change in a resume"),
+        ("--model", "smollm2-135m", "model.name may not change in a resume"),
+        ("--verifier.max-failures", "1", "verifier.max_failures may not change in a resume"),
+    ],
+)
+def test_what_makes_the_run_may_not_change(option, value, line, killed, complaint):
+    before = snapshot(killed)
+    assert complaint(killed, option, value).startswith(line)
+    assert snapshot(killed) == before
+
+
+def test_a_folder_without_a_run_is_named(tmp_path, complaint):
+    (tmp_path / "empty").mkdir()
+    for folder in (tmp_path / "empty", tmp_path / "missing"):
+        assert complaint(folder).startswith(f"{folder} holds no run: ")
+    assert list(tmp_path.iterdir()) == [tmp_path / "empty"]
+
+
+def test_a_run_may_move(killed, whole, tmp_path):
+    moved = killed.rename(tmp_path / "elsewhere")
+    assert resume(moved) == 0
+    assert_same_run(moved, whole)
+    assert not killed.exists()
+
+
+# A task of the caller's
+
+
+def guess() -> verigrad.ProblemTask:
+    problems = [verigrad.Problem(id=f"{n}", prompt=f"{n}", reference=n) for n in range(10)]
+    return verigrad.ProblemTask("guess", problems, lambda text, wanted: text == str(wanted))
+
+
+GUESS = {
+    "model": "tabular",
+    "task": {"held_out": 0.0},
+    "sampling": {"problems": 2, "max_new_tokens": 1},
+    "optimizer": {"learning_rate": 0.5},
+    "evaluation": {"problems": 0},
+}
+
+
+def test_a_task_given_in_python_is_given_again_to_resume(tmp_path):
+    runs = [tmp_path / "whole", tmp_path / "run"]
+    for run, steps in zip(runs, (40, 20), strict=True):
+        config = GUESS | {"run": {"folder": str(run), "steps": steps}}
+        assert verigrad.train(config, task=guess(), quiet=True).steps == steps
+    result = verigrad.resume(runs[1], [("run.steps", "40")], task=guess(), quiet=True)
+    assert (result.steps, result.exit_code, result.folder) == (40, 0, runs[1])
+    assert_same_run(runs[1], runs[0])
+
+
+def test_without_its_task_the_resume_says_how_to_give_it(tmp_path, complaint):
+    run = tmp_path / "run"
+    config = GUESS | {"run": {"folder": str(run), "steps": 5}}
+    verigrad.train(config, task=guess(), quiet=True)
+    before = snapshot(run)
+    with pytest.raises(TaskError, match=r"verigrad\.resume\(folder, task=\.\.\.\)"):
+        verigrad.resume(run, quiet=True)
+    assert "the task 'guess' was given from Python" in complaint(run)
+    assert snapshot(run) == before

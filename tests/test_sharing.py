@@ -1,0 +1,236 @@
+"""A prompt shared by its completions: exact where it is done, not done where it is not exact."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ragged import largest, prompts_of, ragged_batch, relative_difference, scored
+from tiny import (
+    KINDS,
+    START,
+    STOP,
+    WINDOW,
+    exact_policy,
+    keep_dtype_in_norms,
+    randomised,
+    tiny_config,
+    tiny_model,
+    tiny_policy,
+    tiny_tokenizer,
+)
+from torch import Tensor
+from transformers import (
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    PreTrainedModel,
+)
+
+from verigrad.batch import Batch
+from verigrad.engines import Draws, LocalEngine
+from verigrad.hashing import Purpose
+from verigrad.policies.causal_lm import CausalLM
+from verigrad.types import Sampling
+
+ALL_KINDS = (*KINDS, "mistral")
+
+
+def policies(model: PreTrainedModel) -> tuple[CausalLM, CausalLM]:
+    """The same model with each prompt shared, and with every sequence alone."""
+    tokenizer = tiny_tokenizer()
+    return (
+        CausalLM(model, tokenizer, shares_prompts=True),
+        CausalLM(model, tokenizer, shares_prompts=False),
+    )
+
+
+# A shared prompt is the same as separate sequences
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_a_shared_prompt_gives_values_and_gradients_of_separate_sequences(kind):
+    model = keep_dtype_in_norms(tiny_model(kind, dtype=torch.float64))
+    shared, separate = (scored(p, ragged_batch(torch.float64)) for p in policies(model))
+    assert largest(shared.log_probs - separate.log_probs) < 1e-12
+    assert largest(shared.entropy - separate.entropy) < 1e-12
+    assert relative_difference(shared.gradients, separate.gradients) < 1e-12
+
+
+LENGTH = st.integers(1, 2 * WINDOW + 1)
+GROUP = st.tuples(LENGTH, st.lists(LENGTH, min_size=1, max_size=4).map(tuple))
+
+
+@settings(max_examples=40)
+@given(kind=st.sampled_from(ALL_KINDS), shape=st.lists(GROUP, min_size=1, max_size=4).map(tuple))
+def test_a_shared_prompt_is_exact_for_prompts_and_completions_of_any_lengths(kind, shape):
+    batch = ragged_batch(torch.float64, shape=shape)
+    model = keep_dtype_in_norms(tiny_model(kind, dtype=torch.float64))
+    shared, separate = (scored(policy, batch) for policy in policies(model))
+    assert largest(shared.log_probs - separate.log_probs) < 1e-12
+    assert relative_difference(shared.gradients, separate.gradients) < 1e-12
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_a_shared_prompt_is_exact_for_the_model_as_it_is(kind, dtype):
+    """Its norms compute in float32, whatever the dtype of the rest."""
+    shared, separate = (
+        scored(policy, ragged_batch(dtype)) for policy in policies(tiny_model(kind, dtype=dtype))
+    )
+    assert largest(shared.log_probs - separate.log_probs) < 1e-6 * largest(separate.log_probs)
+    assert relative_difference(shared.gradients, separate.gradients) < 1e-6
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_a_shared_prompt_is_exact_with_eager_attention_too(kind):
+    """Its softmax computes in float32, except for GPT-2."""
+    model = tiny_model(kind, dtype=torch.float64, attention="eager")
+    shared, separate = (scored(p, ragged_batch(torch.float64)) for p in policies(model))
+    within = 1e-12 if kind == "gpt2" else 1e-6
+    assert largest(shared.log_probs - separate.log_probs) < within * largest(separate.log_probs)
+    assert relative_difference(shared.gradients, separate.gradients) < within
+
+
+@pytest.mark.parametrize("shares_prompts", [True, False])
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_log_probs_and_entropy_are_those_of_the_plain_models_whole_table(kind, shares_prompts):
+    batch = ragged_batch(torch.float64)
+    policy = exact_policy(kind, shares_prompts=shares_prompts)
+    scores = policy.score(batch, 0.7)
+    wanted = [torch.zeros_like(scores.log_probs) for _ in range(2)]
+    for row, length in enumerate(batch.lengths.tolist()):
+        table = log_softmax_table(policy.module, batch, row, temperature=0.7)
+        ids = batch.token_ids[row, :length].unsqueeze(1)
+        wanted[0][row, :length] = table.gather(1, ids).squeeze(1)
+        wanted[1][row, :length] = -(table.exp() * table).sum(dim=1)
+    assert largest(scores.log_probs - wanted[0]) < 1e-12
+    assert largest(scores.entropy - wanted[1]) < 1e-12
+
+
+@torch.no_grad()
+def log_softmax_table(
+    model: PreTrainedModel, batch: Batch, row: int, temperature: float = 1.0
+) -> Tensor:
+    """Log-probs of all tokens at each place of one completion: the plain model on the sequence."""
+    prompt = list(batch.prompts[int(batch.group_index[row])].token_ids)
+    completion = batch.token_ids[row, : int(batch.lengths[row])].tolist()
+    ids = torch.tensor([prompt + completion])
+    logits = model(input_ids=ids, use_cache=False).logits[0, len(prompt) - 1 : -1]
+    return (logits / temperature).log_softmax(dim=-1)
+
+
+def test_a_token_that_does_not_train_has_no_log_prob_and_leaves_the_others_as_they_are():
+    batch = ragged_batch(torch.float64)
+    keep = torch.rand(batch.mask.shape, generator=torch.Generator().manual_seed(2)) < 0.6
+    some = replace(batch, mask=batch.mask & keep)
+    assert not some.mask[:, 0].all()
+    assert some.mask[:, 0].any()
+    for policy in policies(tiny_model("llama", dtype=torch.float64)):
+        whole = policy.score(batch, 1.0).log_probs
+        part = policy.score(some, 1.0).log_probs
+        assert largest(part - torch.where(some.mask, whole, 0.0)) < 1e-6
+
+
+# Models whose prompt cannot be shared
+
+
+class DeafToPositions(LlamaForCausalLM):
+    """Counts positions by the place in the row, whatever it is told."""
+
+    def forward(self, *args, **kwargs):
+        return super().forward(*args, **kwargs | {"position_ids": None})
+
+
+class DeafToMasks(LlamaForCausalLM):
+    """Attends to everything before, whatever it is told."""
+
+    def forward(self, *args, **kwargs):
+        return super().forward(*args, **kwargs | {"attention_mask": None})
+
+
+class WithoutPositions(LlamaForCausalLM):
+    """Takes no positions at all."""
+
+    def forward(self, *args, **kwargs):
+        if "position_ids" in kwargs:
+            raise TypeError("forward() got an unexpected keyword argument 'position_ids'")
+        return super().forward(*args, **kwargs)
+
+
+def tiny_mamba() -> PreTrainedModel:
+    config = MambaConfig(
+        vocab_size=64, hidden_size=32, state_size=4, num_hidden_layers=2, eos_token_id=STOP
+    )
+    torch.manual_seed(0)
+    return MambaForCausalLM(config).eval()
+
+
+def tiny_gpt_neo() -> PreTrainedModel:
+    """A window of its own, counted by places in the row and longer than a few tokens."""
+    config = GPTNeoConfig(
+        vocab_size=64,
+        hidden_size=32,
+        num_layers=2,
+        num_heads=4,
+        attention_types=[[["global", "local"], 1]],
+        window_size=12,
+        bos_token_id=START,
+        eos_token_id=STOP,
+    )
+    return randomised(GPTNeoForCausalLM(config))
+
+
+def llama_like(kind: type[LlamaForCausalLM]) -> PreTrainedModel:
+    model = kind(tiny_config("llama")).eval()
+    model.load_state_dict(tiny_model("llama").state_dict())
+    return model
+
+
+UNSHARED = {
+    "mamba": tiny_mamba,
+    "gpt-neo": tiny_gpt_neo,
+    "deaf to positions": lambda: llama_like(DeafToPositions),
+    "deaf to masks": lambda: llama_like(DeafToMasks),
+    "without positions": lambda: llama_like(WithoutPositions),
+}
+
+
+@pytest.mark.parametrize("name", UNSHARED)
+def test_a_model_that_cannot_share_a_prompt_runs_every_sequence_alone_and_says_so_once(
+    name, caplog
+):
+    policy = CausalLM(UNSHARED[name](), tiny_tokenizer())
+    batch = ragged_batch()
+    log_probs = policy.score(batch, 1.0).log_probs
+    for row, length in enumerate(batch.lengths.tolist()):
+        table = log_softmax_table(policy.module, batch, row)
+        wanted = table.gather(1, batch.token_ids[row, :length].unsqueeze(1)).squeeze(1)
+        assert largest(log_probs[row, :length] - wanted) < 1e-5
+    (record,) = [record for record in caplog.records if record.name == "verigrad"]
+    assert record.levelname == "WARNING"
+    assert "every sequence runs alone, which is exact and slower" in record.getMessage()
+    assert record.getMessage().startswith(type(policy.module).__name__)
+
+
+@pytest.mark.parametrize("name", UNSHARED)
+def test_a_model_that_cannot_share_a_prompt_samples_from_its_own_distribution(name):
+    policy = CausalLM(UNSHARED[name](), tiny_tokenizer())
+    sampling = Sampling(max_new_tokens=6, stop_token_ids=())
+    draws = Draws(seed=0, purpose=Purpose.TRAIN, step=0)
+    (prompt,) = prompts_of(5)
+    ((completion,),) = LocalEngine(policy).generate([prompt], 1, sampling, draws)
+    ids = torch.tensor([[*prompt.token_ids, *completion.token_ids]])
+    with torch.no_grad():
+        table = policy.module(input_ids=ids, use_cache=False).logits[0, 4:-1].log_softmax(-1)
+    wanted = table.gather(1, torch.tensor(completion.token_ids).unsqueeze(1)).squeeze(1)
+    assert completion.log_probs == pytest.approx(wanted.tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_a_model_that_can_share_a_prompt_is_found_to_and_nothing_is_said(kind, caplog):
+    assert tiny_policy(kind, shares_prompts=None).shares_prompts
+    assert [record for record in caplog.records if record.name == "verigrad"] == []
