@@ -102,13 +102,15 @@ def test_too_many_failures_end_the_run_with_reasons_and_an_example(
     assert read_jsonl(run / "metrics.jsonl") == []
 
 
+ON_ONE = "return float(completion == '3') if completion != '1' else 1 / 0"
+"""Raises on 1, which is first drawn in step 4."""
+
+
 def test_the_state_before_too_many_failures_is_saved(tmp_path):
-    verifier = "return float(completion == '3') if completion != '7' else 1 / 0"
-    code, run = train_table(tmp_path, verifier, "--verifier.max-failures", 0.25)
+    code, run = train_table(tmp_path, ON_ONE, "--verifier.max-failures", 0)
     assert code == 3
-    finished = [line["step"] for line in read_jsonl(run / "metrics.jsonl")]
-    assert finished == [*range(1, len(finished) + 1)]
-    assert newest_step(run) == len(finished) > 0
+    assert [line["step"] for line in read_jsonl(run / "metrics.jsonl")] == [1, 2, 3]
+    assert newest_step(run) == 3
     assert not (run / "final").exists()
 
 
@@ -116,13 +118,12 @@ def test_a_mended_verifier_goes_on_where_the_run_stopped(tmp_path):
     broken, whole = tmp_path / "broken", tmp_path / "whole"
     for folder in (broken, whole):
         folder.mkdir()
-    fine = "return float(completion == '3')"
-    _, wanted = train_table(whole, fine, "--verifier.max-failures", 0)
-    breaks = f"{fine} if completion != '7' else 1 / 0"
-    code, run = train_table(broken, breaks, "--verifier.max-failures", 0)
+    mended = ON_ONE.partition(" if ")[0]
+    _, wanted = train_table(whole, mended, "--verifier.max-failures", 0)
+    code, run = train_table(broken, ON_ONE, "--verifier.max-failures", 0)
     assert code == 3
     task = broken / "task.py"
-    task.write_text(task.read_text().replace(" if completion != '7' else 1 / 0", ""))
+    task.write_text(task.read_text().replace(ON_ONE, mended))
     assert train("--resume", run) == 0
     assert_same_run(run, wanted)
 

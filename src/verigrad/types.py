@@ -221,7 +221,7 @@ class Group:
     def has_signal(self) -> bool:
         """True when at least two rollouts are scored and their rewards differ.
 
-        Rewards that differ by less than EQUAL_WITHIN are equal: 0.1 + 0.2 is not a signal beside 0.3.
+        Rewards within EQUAL_WITHIN of each other are equal: 0.1 + 0.2 beside 0.3 is no signal.
         """
         rewards = self.rewards
         if len(rewards) < 2:
