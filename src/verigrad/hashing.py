@@ -14,6 +14,7 @@ class Purpose(StrEnum):
     TRAIN = "train"
     EVALUATE = "evaluate"
     ORDER = "order"
+    ROWS = "rows"
     HELD_OUT = "held-out"
 
 

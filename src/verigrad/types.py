@@ -158,6 +158,9 @@ class Verdict:
     components: Mapping[str, float] = field(default_factory=dict)
     """Named parts of the reward before weighting."""
 
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """The weight of each named part in the reward; 1 where none is given."""
+
     detail: str = ""
     """Words for a person."""
 

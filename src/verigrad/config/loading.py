@@ -21,7 +21,13 @@ from verigrad.errors import ConfigError
 
 COMMAND_LINE = "command line"
 
-RESOLVERS = {"task.name": names.task, "model.name": names.model, "run.folder": names.absolute}
+RESOLVERS = {
+    "task.name": names.task,
+    "model.name": names.model,
+    "algorithm.preset": names.algorithm,
+    "algorithm.reference": names.reference,
+    "run.folder": names.absolute,
+}
 """The keys whose value names something in the world."""
 
 

@@ -9,10 +9,11 @@ import re
 from pathlib import Path
 
 from verigrad.config.checks import did_you_mean, shown
-from verigrad.config.schema import MODELS, TASKS
+from verigrad.config.schema import MODELS, PRESETS, TASKS
 from verigrad.errors import ConfigError
 
 TASK_NAMES = f"{', '.join(TASKS)}, or file.py:name for a task of your own"
+ALGORITHM_NAMES = f"{', '.join(PRESETS)}, or file.py:name for one of your own"
 MODEL_NAMES = f"{', '.join(MODELS)}, a folder that exists, or a hub id owner/name"
 GIVEN_IN_PYTHON = "python:"
 """Begins the name of a task that Python code passed to ``train``; no file can name it."""
@@ -38,14 +39,37 @@ def task(name: str, base: Path) -> str:
     """
     if name in TASKS or name.startswith(GIVEN_IN_PYTHON):
         return name
+    return _in_a_file(name, base, TASKS, TASK_NAMES)
+
+
+def algorithm(name: str, base: Path) -> str:
+    """Check an algorithm's name: ``file.py:name`` gets an absolute path, a preset stays.
+
+    Raises:
+        ConfigError: The name is neither, or the file does not exist.
+    """
+    return name if name in PRESETS else _in_a_file(name, base, PRESETS, ALGORITHM_NAMES)
+
+
+def reference(name: str, base: Path) -> str:
+    """Check the name of a reference policy: "start", or a model.
+
+    Raises:
+        ConfigError: The name is neither.
+    """
+    return name if name == "start" else model(name, base)
+
+
+def _in_a_file(name: str, base: Path, known: tuple[str, ...], accepted: str) -> str:
+    """The absolute form of ``file.py:name``."""
     # The last colon: a Windows path has one of its own, after the drive's letter.
     file, _, attribute = name.rpartition(":")
     if not file.endswith(".py"):
-        hint = did_you_mean(name, TASKS)
-        raise ConfigError(f"is {shown(name)}; {hint}it must be {TASK_NAMES}")
+        hint = did_you_mean(name, known)
+        raise ConfigError(f"is {shown(name)}; {hint}it must be {accepted}")
     if not attribute.isidentifier():
         raise ConfigError(
-            f"is {shown(name)}; after the colon comes the name of a task in that file, "
+            f"is {shown(name)}; after the colon comes a name that the file defines, "
             f"found {shown(attribute)}"
         )
     path = absolute(file, base)

@@ -1,23 +1,99 @@
-"""Estimators of the divergence to a reference policy, per token.
+"""Estimators of the divergence of the policy from a reference, per token.
 
-``log_probs`` (with gradient), ``reference_log_probs``, ``mask`` and the result are ``[B, T]``.
+All take ``log_probs`` (with gradient), ``old_log_probs``, ``reference_log_probs`` and ``mask``,
+each ``[B, T]``, and return ``[B, T]``; ``d = log_probs - reference_log_probs``. What a value
+estimates and what its gradient as a loss descends are two things; each docstring says both, for
+samples of the policy itself. "Reverse" is KL(policy || reference), what one usually wants;
+"forward" is KL(reference || policy). Derivations: 2506.09477, 2510.01555.
+
+As losses all of them see only the token at hand. For the exact gradient of a sequence's divergence
+put :func:`k1` in the reward, summed over the tokens.
 """
 
 import torch
 from torch import Tensor
 
 LOG_RATIO_LIMIT = 20.0
-"""The log-ratio is clamped to this size. The result is not: that would remove the gradient exactly
-where the policy has left the reference."""
+"""Log-ratios are clamped to this size. The result is not, unless asked: that would remove the
+gradient exactly where the policy has left the reference."""
 
 
-def k3(log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor) -> Tensor:
-    """Schulman's third estimator: ``exp(-d) + d - 1`` with ``d = log_probs - reference_log_probs``.
+def k1(
+    log_probs: Tensor, old_log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor
+) -> Tensor:
+    """``d``. Value: reverse, unbiased. Expected gradient as a loss: 0, so for the reward only."""
+    del old_log_probs
+    return _distance(log_probs, reference_log_probs, mask)
 
-    GRPO 2402.03300, equation 4. Never negative, and its mean over samples of the policy is
-    KL(policy || reference). As a loss, though, its expected gradient is that of the other
-    direction, KL(reference || policy): it reproduces published runs.
+
+def absolute(
+    log_probs: Tensor, old_log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor
+) -> Tensor:
+    """``|d|``. A size to look at; no divergence in value or in gradient."""
+    del old_log_probs
+    return _distance(log_probs, reference_log_probs, mask).abs()
+
+
+def k2(
+    log_probs: Tensor, old_log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor
+) -> Tensor:
+    """``d ** 2 / 2``. Value: biased. Gradient as a loss: reverse, on-policy."""
+    del old_log_probs
+    return _distance(log_probs, reference_log_probs, mask).square() / 2
+
+
+def k3(
+    log_probs: Tensor,
+    old_log_probs: Tensor,
+    reference_log_probs: Tensor,
+    mask: Tensor,
+    *,
+    limit: float | None = None,
+) -> Tensor:
+    """``exp(-d) + d - 1``: Schulman's third; GRPO 2402.03300, equation 4.
+
+    Value: reverse, unbiased, never negative. Gradient as a loss: FORWARD. It reproduces published
+    runs. ``limit`` clamps the result, as some trainers do, and with it removes the gradient far
+    from the reference.
     """
-    d = torch.where(mask, log_probs, 0.0) - torch.where(mask, reference_log_probs, 0.0)
-    d = d.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-    return torch.where(mask, torch.exp(-d) + d - 1, 0.0)
+    del old_log_probs
+    d = _distance(log_probs, reference_log_probs, mask).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+    value = torch.exp(-d) + d - 1
+    return torch.where(mask, value if limit is None else value.clamp(max=limit), 0.0)
+
+
+def k3_value_k2_gradient(
+    log_probs: Tensor, old_log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor
+) -> Tensor:
+    """Value of :func:`k3`, gradient of :func:`k2`: reverse in both, on-policy."""
+    value = k3(log_probs, old_log_probs, reference_log_probs, mask)
+    carrier = k2(log_probs, old_log_probs, reference_log_probs, mask)
+    return value.detach() + carrier - carrier.detach()
+
+
+def ratio_k3(
+    log_probs: Tensor, old_log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor
+) -> Tensor:
+    """``ratio * k3`` with the gradient through the ratio: DeepSeek-V3.2 2512.02556, equation 7.
+
+    Value and gradient: reverse, on-policy and for samples of the old policy. On-policy the ratio is
+    1 while its gradient is not, so it is no decoration there.
+    """
+    ratio = _ratio(log_probs, old_log_probs, mask)
+    return ratio * k3(log_probs, old_log_probs, reference_log_probs, mask)
+
+
+def ratio_k1(
+    log_probs: Tensor, old_log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor
+) -> Tensor:
+    """``ratio * k1`` with the gradient through the ratio: reverse in both, off-policy too."""
+    return _ratio(log_probs, old_log_probs, mask) * _distance(log_probs, reference_log_probs, mask)
+
+
+def _distance(log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor) -> Tensor:
+    return torch.where(mask, log_probs, 0.0) - torch.where(mask, reference_log_probs, 0.0)
+
+
+def _ratio(log_probs: Tensor, old_log_probs: Tensor, mask: Tensor) -> Tensor:
+    d = _distance(log_probs, old_log_probs, mask)
+    return d.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()

@@ -36,3 +36,31 @@ def bootstrap_interval(per_problem: list[float], *, resamples: int = 2000) -> tu
     means = values[picks].mean(dim=1)
     low, high = torch.quantile(means, torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
     return low, high
+
+
+def pass_at_k(completions: int, successes: int, k: int) -> float:
+    """Chance that k of the completions hold a success, unbiased: Chen et al. 2107.03374, eq. 1.
+
+        1 - C(n - c, k) / C(n, k);  1 where fewer than k failed
+
+    Args:
+        completions: n, independent samples of one problem.
+        successes: c of them.
+        k: at least 1 and at most n.
+
+    Raises:
+        ValueError: k is larger than n, for which there is no unbiased estimate.
+    """
+    if not 1 <= k <= completions:
+        raise ValueError(f"pass@{k} needs at least {k} completions of a problem, not {completions}")
+    return 1.0 - math.comb(completions - successes, k) / math.comb(completions, k)
+
+
+def mean_and_error(per_problem: list[float]) -> tuple[float, float]:
+    """Mean over problems and its standard error; the problem is the unit (2411.00640).
+
+    Args:
+        per_problem: one mean per problem, at least two.
+    """
+    values = torch.tensor(per_problem, dtype=torch.float64)
+    return values.mean().item(), (values.std() / math.sqrt(len(values))).item()

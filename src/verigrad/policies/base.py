@@ -7,19 +7,19 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-from verigrad.batch import Batch
+from verigrad.batch import Tokens
 from verigrad.types import Problem, Prompt
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenScores:
-    """What a policy says about the tokens of a batch."""
+    """What a policy says about some tokens."""
 
     log_probs: Tensor
     """``[B, T]`` with gradient, natural logarithm, 0 off the mask."""
 
     entropy: Tensor
-    """``[B, T]`` without gradient, in nats, 0 off the mask."""
+    """``[B, T]`` in nats, 0 off the mask; with gradient only where that was asked for."""
 
 
 class Continuation(Protocol):
@@ -59,8 +59,16 @@ class Policy(Protocol):
         """The text of a completion's tokens, without special tokens."""
         ...
 
-    def score(self, batch: Batch, temperature: float) -> TokenScores:
-        """Log-probs and entropy of the batch's tokens at a temperature; gradients flow."""
+    def score(
+        self, tokens: Tokens, temperature: float, *, entropy_gradient: bool = False
+    ) -> TokenScores:
+        """Log-probs and entropy of tokens at a temperature; gradients flow through the log-probs.
+
+        Args:
+            tokens: completions laid out, and the prompts they continue.
+            temperature: divides the logits.
+            entropy_gradient: whether gradients flow through the entropy too.
+        """
         ...
 
     def continuation(self, prompts: Sequence[Prompt], completions: int) -> Continuation:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from verigrad.batch import Batch
+from verigrad.batch import Tokens
 from verigrad.core.logprobs import entropy, token_log_probs
 from verigrad.policies.base import Continuation, TokenScores
 from verigrad.policies.continuation import PlainContinuation, SharedContinuation, last_positions
@@ -72,18 +72,19 @@ class CausalLM:
         kind = SharedContinuation if self.shares_prompts else PlainContinuation
         return kind(self.module, ids, completions)
 
-    def score(self, batch: Batch, temperature: float) -> TokenScores:
-        """Log-probs and entropy of the batch's tokens; see ``policies.base.Policy``."""
+    def score(
+        self, tokens: Tokens, temperature: float, *, entropy_gradient: bool = False
+    ) -> TokenScores:
+        """Log-probs and entropy of tokens; see ``policies.base.Policy``."""
         logits_of = shared_logits if self.shares_prompts else separate_logits
-        token_ids = batch.token_ids[batch.mask]
-        logits = logits_of(self.module, batch)
-        log_probs = token_log_probs(logits, token_ids, temperature)
-        with torch.no_grad():
-            nats = entropy(logits, temperature)
-        zeros = torch.zeros(batch.mask.shape, dtype=log_probs.dtype, device=log_probs.device)
+        mask = tokens.mask
+        logits = logits_of(self.module, tokens)
+        log_probs = token_log_probs(logits, tokens.token_ids[mask], temperature)
+        nats = entropy(logits if entropy_gradient else logits.detach(), temperature)
+        zeros = torch.zeros(mask.shape, dtype=log_probs.dtype, device=log_probs.device)
         return TokenScores(
-            log_probs=zeros.masked_scatter(batch.mask, log_probs),
-            entropy=zeros.masked_scatter(batch.mask, nats),
+            log_probs=zeros.masked_scatter(mask, log_probs),
+            entropy=zeros.masked_scatter(mask, nats),
         )
 
     def save(self, folder: Path) -> None:
@@ -93,7 +94,7 @@ class CausalLM:
             self.tokenizer.save_pretrained(folder)
 
 
-def shared_logits(model: Any, batch: Batch) -> Tensor:
+def shared_logits(model: Any, batch: Tokens) -> Tensor:
     """Logits that predict the batch's trained tokens, row by row: ``[mask.sum(), V]``.
 
     Prompt tokens enter the model once each, completion tokens once each except the last of a row,
@@ -127,7 +128,7 @@ def shared_logits(model: Any, batch: Batch) -> Tensor:
     return torch.cat([by_prompt, by_completion])[order]
 
 
-def separate_logits(model: Any, batch: Batch) -> Tensor:
+def separate_logits(model: Any, batch: Tokens) -> Tensor:
     """The same logits with every sequence run alone, prompt included."""
     parts = []
     for row, (group, length) in enumerate(
@@ -195,19 +196,15 @@ def _probe_scores(
     mask = torch.arange(3) < lengths.unsqueeze(1)
     device = next(model.parameters()).device
     flat = torch.tensor([token for ids in completions for token in ids])
-    zeros = torch.zeros(mask.shape)
-    batch = Batch(
+    tokens = Tokens(
         prompts=tuple(Prompt(problem_id="", token_ids=tuple(ids)) for ids in prompts),
         group_index=torch.tensor(groups, device=device),
         token_ids=torch.zeros(mask.shape, dtype=torch.int64).masked_scatter(mask, flat).to(device),
         lengths=lengths.to(device),
         mask=mask.to(device),
-        sampling_log_probs=zeros,
-        old_log_probs=None,
-        advantages=zeros,
-        weights=zeros,
+        sampling_log_probs=torch.zeros(mask.shape),
     )
-    return shared_logits(model, batch).log_softmax(-1)
+    return shared_logits(model, tokens).log_softmax(-1)
 
 
 def _probe_steps(model: Any, prompts: list[list[int]]) -> Tensor:

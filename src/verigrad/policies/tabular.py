@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from verigrad.batch import Batch
+from verigrad.batch import Tokens
 from verigrad.core.logprobs import entropy, token_log_probs
 from verigrad.errors import TaskError
 from verigrad.hashing import stable_hash
@@ -71,16 +71,17 @@ class TabularPolicy:
         """The answers' numbers, separated by spaces."""
         return " ".join(str(token) for token in token_ids)
 
-    def score(self, batch: Batch, temperature: float) -> TokenScores:
+    def score(
+        self, tokens: Tokens, temperature: float, *, entropy_gradient: bool = False
+    ) -> TokenScores:
         """Look the tokens up; see :class:`verigrad.policies.base.Policy`."""
-        rows = torch.tensor([prompt.token_ids[0] for prompt in batch.prompts])
-        logits = self.table[rows[batch.group_index], : batch.mask.shape[1]]
-        log_probs = token_log_probs(logits, batch.token_ids, temperature)
-        with torch.no_grad():
-            nats = entropy(logits, temperature)
+        rows = torch.tensor([prompt.token_ids[0] for prompt in tokens.prompts])
+        logits = self.table[rows[tokens.group_index], : tokens.mask.shape[1]]
+        log_probs = token_log_probs(logits, tokens.token_ids, temperature)
+        nats = entropy(logits if entropy_gradient else logits.detach(), temperature)
         return TokenScores(
-            log_probs=torch.where(batch.mask, log_probs, 0.0),
-            entropy=torch.where(batch.mask, nats, 0.0),
+            log_probs=torch.where(tokens.mask, log_probs, 0.0),
+            entropy=torch.where(tokens.mask, nats, 0.0),
         )
 
     def continuation(self, prompts: Sequence[Prompt], completions: int) -> "TabularContinuation":

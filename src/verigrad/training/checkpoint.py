@@ -13,6 +13,7 @@ from verigrad.training.state import TrainerState
 
 POLICY = "policy.safetensors"
 OPTIMIZER = "optimizer.safetensors"
+REFERENCE = "reference.safetensors"
 STATE = "state.json"
 
 
@@ -34,6 +35,7 @@ def save_checkpoint(root: Path, state: TrainerState, *, keep: int) -> Path:
         partial.mkdir(parents=True)
         save_file(state.policy_tensors(), partial / POLICY)
         save_file(state.optimizer_tensors(), partial / OPTIMIZER)
+        save_file(state.reference_tensors(), partial / REFERENCE)
         (partial / STATE).write_text(json.dumps(state.plain(), allow_nan=False), encoding="utf-8")
         for path in [*partial.iterdir(), partial]:
             _flush(path)
@@ -57,7 +59,10 @@ def load_checkpoint(folder: Path, state: TrainerState) -> None:
     """
     try:
         plain = json.loads((folder / STATE).read_text(encoding="utf-8"))
-        state.restore(load_file(folder / POLICY), load_file(folder / OPTIMIZER), plain)
+        policy, optimizer, reference = (
+            load_file(folder / name) for name in (POLICY, OPTIMIZER, REFERENCE)
+        )
+        state.restore(policy, optimizer, reference, plain)
     except (OSError, SafetensorError, ValueError, KeyError, RuntimeError) as error:
         raise RunFolderError(
             f"checkpoint {folder} cannot be used: {type(error).__name__}: {error}; remove that "

@@ -21,6 +21,7 @@ def step_metrics(
     update: Update | None,
     *,
     policy_version: int,
+    entropy_coefficient: float | None = None,
     evaluation: Evaluation | None,
     times: Mapping[str, float],
 ) -> Metrics:
@@ -31,6 +32,7 @@ def step_metrics(
         groups: the step's groups.
         update: what the optimiser did, or None if nothing trained.
         policy_version: optimiser updates so far, this step's included.
+        entropy_coefficient: weight of the entropy bonus in this step; None without one.
         evaluation: on held-out problems after this step, if there was one.
         times: seconds, by name.
     """
@@ -39,6 +41,7 @@ def step_metrics(
         **_rollout_metrics(groups),
         **_update_metrics(update),
         "optimizer/updates": policy_version,
+        "optimizer/entropy_coefficient": entropy_coefficient,
         **_evaluation_metrics(evaluation),
         **_time_metrics(groups, times),
         "memory/peak": peak_memory(),
@@ -87,8 +90,9 @@ def _update_metrics(update: Update | None) -> dict[str, int | float | None]:
     return {
         "tokens/trained": output.tokens if output else 0,
         "tokens/trained_prompt": update.prompt_tokens if update else 0,
-        "loss/policy": float(output.loss) if output else None,
+        "loss/total": float(output.loss) / update.updates if output and update else None,
         "policy/entropy": output.entropy / output.tokens if output else None,
+        "policy/kl": None if output is None or output.kl is None else output.kl / output.tokens,
         "policy/clipped": output.clipped / output.tokens if output else None,
         "policy/mismatch": output.mismatch / output.tokens if output else None,
         "policy/largest_mismatch": output.largest_mismatch if output else None,

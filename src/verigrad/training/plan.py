@@ -85,7 +85,8 @@ def _saved(config: Config) -> str:
 
 
 def _memory(config: Config, size: Size) -> int:
-    states = 4 * FLOAT * size.parameters
+    referred = config.algorithm.kl not in (None, "off")
+    states = (5 if referred else 4) * FLOAT * size.parameters
     tokens = config.run.token_budget
     activations = tokens * size.layers * size.hidden * VECTORS_PER_LAYER * FLOAT
     rows = config.sampling.problems * config.sampling.completions

@@ -168,7 +168,14 @@ def new_state(setup: Setup) -> TrainerState:
         eps=chosen.eps,
         weight_decay=chosen.weight_decay,
     )
-    return TrainerState(policy=setup.policy, optimizer=optimizer)
+    divergence, bonus = setup.algorithm.divergence, setup.algorithm.entropy
+    resets = divergence is not None and divergence.reset_every is not None
+    return TrainerState(
+        policy=setup.policy,
+        optimizer=optimizer,
+        reference=setup.reference if resets else None,
+        entropy_coefficient=bonus.coefficient if bonus else 0.0,
+    )
 
 
 def _run(setup: Setup, state: TrainerState, folder: RunFolder, progress: Progress) -> RunResult:
@@ -206,6 +213,8 @@ def _announce(progress: Progress, setup: Setup, folder: RunFolder) -> None:
         f"{config.sampling.completions} completions; {len(setup.split.training)} problems to "
         f"train on, {len(setup.split.held_out)} held out; {setup.reasons['threads']}"
     )
+    for note in setup.algorithm.notes:
+        progress.note(f"note: {note}")
     progress.note(f"everything is written to {folder.root}")
 
 

@@ -1,5 +1,6 @@
 """From a configuration to everything fixed that a run needs, checked before anything is written."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,9 @@ class Setup:
     split: Split
     policy: Policy
     algorithm: Algorithm
+
+    reference: Policy | None
+    """The frozen policy of the divergence term, if there is one."""
 
     prompts: Mapping[str, Prompt]
     """By problem id: every prompt this run will use, rendered once."""
@@ -87,12 +91,14 @@ def prepare(config: Config, task: Task | None = None, decided: Decisions | None 
         stop_token_ids=policy.stop_token_ids,
     )
     decisions, reasons = _decide(config, policy, list(prompts.values()), device, decided)
+    algorithm = algorithm_from(config.algorithm, max_new_tokens=config.sampling.max_new_tokens)
     return Setup(
         config=config,
         task=task,
         split=parts,
         policy=policy,
-        algorithm=algorithm_from(config.algorithm, max_new_tokens=config.sampling.max_new_tokens),
+        algorithm=algorithm,
+        reference=_reference(config, task, policy, algorithm, device),
         prompts=prompts,
         sampling=sampling,
         decisions=decisions,
@@ -156,6 +162,21 @@ def load_policy(
             )
         policy.table.data.copy_(saved)
     return policy
+
+
+def _reference(
+    config: Config, task: Task, policy: Policy, algorithm: Algorithm, device: str
+) -> Policy | None:
+    """The reference policy: another model, or a frozen copy of the policy as it starts."""
+    if algorithm.divergence is None:
+        return None
+    name = algorithm.divergence.reference
+    if name == "start":
+        reference = copy.deepcopy(policy)
+    else:
+        reference = load_policy(config, task, device, name)
+    reference.module.requires_grad_(False)
+    return reference
 
 
 def _saved_table(folder: Path) -> torch.Tensor:

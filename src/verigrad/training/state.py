@@ -23,6 +23,12 @@ class TrainerState:
     optimizer: torch.optim.Optimizer
     """Its moments and counts are the state; its settings come from the configuration."""
 
+    reference: Policy | None = None
+    """The reference policy, where a run resets it: its parameters are state then too."""
+
+    entropy_coefficient: float = 0.0
+    """Weight of the entropy bonus, where it is steered towards a target."""
+
     step: int = 0
     """Finished steps."""
 
@@ -57,6 +63,15 @@ class TrainerState:
         """The policy's tensors by name, a tensor with two names (tied weights) under the first."""
         return _by_first_name(self.policy.module.state_dict())
 
+    def reference_tensors(self) -> dict[str, Tensor]:
+        """Those of the reference policy; empty where it is no state."""
+        return {} if self.reference is None else _by_first_name(self.reference.module.state_dict())
+
+    def reset_reference(self) -> None:
+        """Let the reference policy be the current one from now on."""
+        if self.reference is not None:
+            _copy(self.policy_tensors(), self.reference_tensors())
+
     def optimizer_tensors(self) -> dict[str, Tensor]:
         """The optimiser's tensors as ``PARAMETER.NAME``, parameters by their number."""
         slots = self.optimizer.state_dict()["state"]
@@ -71,12 +86,17 @@ class TrainerState:
         return {
             "step": self.step,
             "policy_version": self.policy_version,
+            "entropy_coefficient": self.entropy_coefficient,
             "recent": self.recent,
             "findings": self.findings,
         }
 
     def restore(
-        self, policy: dict[str, Tensor], optimizer: dict[str, Tensor], plain: dict[str, Any]
+        self,
+        policy: dict[str, Tensor],
+        optimizer: dict[str, Tensor],
+        reference: dict[str, Tensor],
+        plain: dict[str, Any],
     ) -> None:
         """Take over a saved state, in place.
 
@@ -84,10 +104,8 @@ class TrainerState:
             KeyError: the policy has other tensors than the saved one.
             RuntimeError: a tensor has another shape.
         """
-        own = _by_first_name(self.policy.module.state_dict())
-        with torch.no_grad():
-            for name in own.keys() | policy.keys():
-                own[name].copy_(policy[name])
+        _copy(policy, self.policy_tensors())
+        _copy(reference, self.reference_tensors())
         slots: dict[int, dict[str, Tensor]] = {}
         for key, value in optimizer.items():
             number, _, name = key.partition(".")
@@ -96,8 +114,15 @@ class TrainerState:
         self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
         self.step = plain["step"]
         self.policy_version = plain["policy_version"]
+        self.entropy_coefficient = plain["entropy_coefficient"]
         self.recent = plain["recent"]
         self.findings = plain["findings"]
+
+
+def _copy(source: dict[str, Tensor], target: dict[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name in target.keys() | source.keys():
+            target[name].copy_(source[name])
 
 
 def _by_first_name(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -4,34 +4,51 @@ Step 3 to 8 of a completion's walk: sample, verify, group, lay out, score in pas
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from verigrad.algorithms import Algorithm
-from verigrad.batch import Batch, LossOutput, cut
+from verigrad.batch import Batch, LossOutput, Measured, Tokens, cut, passes_of, select_rows
+from verigrad.core.corrections import off_policy_mask
+from verigrad.core.kl import k3
 from verigrad.errors import BadNumbersError
-from verigrad.policies.base import Policy
+from verigrad.policies.base import Policy, TokenScores
 from verigrad.types import Completion, Group, Problem, Prompt, Rollout
 from verigrad.verifiers import Verifier, verify
 
 
 @dataclass(frozen=True, kw_only=True)
 class Update:
-    """What one optimiser update did."""
+    """What one optimiser update did, or several of them together."""
 
     output: LossOutput
     """The loss and its diagnostics, over all passes."""
 
     gradient_norm: float
-    """Of the whole gradient, before clipping."""
+    """Of the whole gradient, before clipping; the mean over the updates."""
 
     passes: int
     """How many forward-backward passes the batch was cut into."""
 
     prompt_tokens: int
     """Prompt tokens that were run, each prompt once per pass it is in."""
+
+    updates: int = 1
+    """How many updates these were."""
+
+    def __add__(self, other: "Update") -> "Update":
+        """Both together."""
+        updates = self.updates + other.updates
+        norms = self.gradient_norm * self.updates + other.gradient_norm * other.updates
+        return Update(
+            output=self.output + other.output,
+            gradient_norm=norms / updates,
+            passes=self.passes + other.passes,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            updates=updates,
+        )
 
 
 def judge(
@@ -64,41 +81,137 @@ def judge(
     ]
 
 
-def loss_of(policy: Policy, batch: Batch, algorithm: Algorithm, temperature: float) -> LossOutput:
-    """The loss of some rows of a step's batch, with gradient: ``(weights * per_token).sum()``.
+def loss_of(
+    policy: Policy,
+    batch: Batch,
+    algorithm: Algorithm,
+    temperature: float,
+    entropy_coefficient: float = 0.0,
+) -> LossOutput:
+    """The loss of some rows of an update's batch, with gradient.
+
+    The sum of up to three terms, each ``(its weights * its values per token).sum()``: the policy
+    loss, the divergence from the reference where it is in the loss, and the entropy bonus.
 
     Args:
         policy: scores the tokens.
         batch: whole rows, whose weights were fixed for the whole update.
-        algorithm: gives the loss per token.
+        algorithm: gives the terms.
         temperature: that the completions were sampled at.
+        entropy_coefficient: weight of the entropy bonus.
     """
-    scores = policy.score(batch, temperature)
+    bonus = batch.entropy_weights is not None and entropy_coefficient > 0
+    scores = policy.score(batch, temperature, entropy_gradient=bonus)
     new = scores.log_probs
     # Before the first update on a batch the old policy is this one: a ratio of 1, with a gradient.
     old = new.detach() if batch.old_log_probs is None else batch.old_log_probs
     per_token = algorithm.loss(new, old, batch.advantages, batch.mask)
-    with torch.no_grad():
-        clipped = _count_clipped(algorithm, new, old, batch)
-        gap = torch.where(batch.mask, (new - batch.sampling_log_probs).abs(), 0.0)
+    loss = (batch.weights * _corrected(per_token, new, batch, algorithm)).sum()
+    divergence = algorithm.divergence
+    if batch.kl_weights is not None and divergence is not None and divergence.estimator:
+        reference = _required(batch.reference_log_probs)
+        term = divergence.estimator(new, old, reference, batch.mask)
+        loss = loss + divergence.beta * (batch.kl_weights * term).sum()
+    if batch.entropy_weights is not None and bonus:
+        loss = loss - entropy_coefficient * (batch.entropy_weights * scores.entropy).sum()
+    return _output(loss, scores, old, batch, algorithm)
+
+
+def _corrected(per_token: Tensor, new: Tensor, batch: Batch, algorithm: Algorithm) -> Tensor:
+    """The policy loss times what corrects for another sampling policy."""
+    if batch.correction is not None:
+        per_token = per_token * batch.correction
+    if algorithm.off_policy_delta is not None:
+        kept = off_policy_mask(
+            new,
+            batch.sampling_log_probs,
+            batch.advantages,
+            batch.mask,
+            delta=algorithm.off_policy_delta,
+        )
+        per_token = per_token * kept
+    return per_token
+
+
+def _output(
+    loss: Tensor, scores: TokenScores, old: Tensor, batch: Batch, algorithm: Algorithm
+) -> LossOutput:
+    new, mask = scores.log_probs.detach(), batch.mask
+    gap = torch.where(mask, (old - batch.sampling_log_probs).abs(), 0.0)
+    kl = None
+    if batch.reference_log_probs is not None:
+        kl = float(k3(new, old, batch.reference_log_probs, mask).double().sum())
     return LossOutput(
-        loss=(batch.weights * per_token).sum(),
-        tokens=int(batch.mask.sum()),
-        clipped=clipped,
-        entropy=float(scores.entropy.double().sum()),
+        loss=loss,
+        tokens=int(mask.sum()),
+        clipped=_without_gradient(algorithm, new, old, batch),
+        entropy=float(scores.entropy.detach().double().sum()),
+        kl=kl,
         mismatch=float(gap.double().sum()),
         largest_mismatch=float(gap.max()),
     )
 
 
-def _count_clipped(algorithm: Algorithm, new: Tensor, old: Tensor, batch: Batch) -> int:
-    if algorithm.clipped is None:
-        return 0
-    return int(algorithm.clipped(new, old, batch.advantages, batch.mask).sum())
+def _without_gradient(algorithm: Algorithm, new: Tensor, old: Tensor, batch: Batch) -> int:
+    """How many tokens with an advantage have no gradient from the policy loss: it is clipped."""
+    with torch.enable_grad():
+        probe = new.detach().requires_grad_()
+        per_token = algorithm.loss(probe, old, batch.advantages, batch.mask)
+        (gradient,) = torch.autograd.grad(per_token.sum(), probe)
+    return int((batch.mask & (batch.advantages != 0) & (gradient == 0)).sum())
+
+
+def _required(log_probs: Tensor | None) -> Tensor:
+    if log_probs is None:
+        raise ValueError("a divergence term in the loss needs reference log-probs in the batch")
+    return log_probs
+
+
+def measure(
+    policy: Policy,
+    reference: Policy | None,
+    tokens: Tokens,
+    *,
+    temperature: float,
+    token_budget: int,
+) -> Measured:
+    """Score a step's tokens before the first update on them, in passes, without gradient.
+
+    Args:
+        policy: the trainer's.
+        reference: the reference policy, if there is one.
+        tokens: the whole step's.
+        temperature: that the completions were sampled at.
+        token_budget: most tokens in one pass.
+    """
+    shape = tokens.mask.shape
+    old, entropy, other = (torch.zeros_like(tokens.sampling_log_probs) for _ in range(3))
+    rows = range(shape[0])
+    for part in passes_of(tokens, rows, token_budget):
+        some = select_rows(tokens, part)
+        width = some.mask.shape[1]
+        with torch.no_grad():
+            scores = policy.score(some, temperature)
+            old[part, :width] = scores.log_probs.to(old.dtype)
+            entropy[part, :width] = scores.entropy.to(old.dtype)
+            if reference is not None:
+                log_probs = reference.score(some, temperature).log_probs
+                other[part, :width] = log_probs.to(old.dtype)
+    return Measured(
+        old_log_probs=old,
+        entropy=entropy,
+        reference_log_probs=None if reference is None else other,
+    )
 
 
 def accumulate(
-    policy: Policy, batch: Batch, algorithm: Algorithm, *, temperature: float, token_budget: int
+    policy: Policy,
+    batch: Batch,
+    algorithm: Algorithm,
+    *,
+    temperature: float,
+    token_budget: int,
+    entropy_coefficient: float = 0.0,
 ) -> tuple[LossOutput, list[Batch]] | None:
     """Add the batch's gradient to the parameters', pass by pass; None when nothing trains.
 
@@ -107,23 +220,12 @@ def accumulate(
     passes = list(cut(batch, token_budget))
     total: LossOutput | None = None
     for part in passes:
-        output = loss_of(policy, part, algorithm, temperature)
+        output = loss_of(policy, part, algorithm, temperature, entropy_coefficient)
         output.loss.backward()
-        output = detached(output)
+        # Without the graph behind it, so that a pass frees its memory.
+        output = replace(output, loss=output.loss.detach())
         total = output if total is None else total + output
     return None if total is None else (total, passes)
-
-
-def detached(output: LossOutput) -> LossOutput:
-    """The same numbers without the graph behind them, so that a pass frees its memory."""
-    return LossOutput(
-        loss=output.loss.detach(),
-        tokens=output.tokens,
-        clipped=output.clipped,
-        entropy=output.entropy,
-        mismatch=output.mismatch,
-        largest_mismatch=output.largest_mismatch,
-    )
 
 
 def update(
@@ -135,6 +237,7 @@ def update(
     temperature: float,
     clip_norm: float,
     token_budget: int,
+    entropy_coefficient: float = 0.0,
 ) -> Update | None:
     """Update the policy once from a batch.
 
@@ -149,6 +252,7 @@ def update(
         temperature: that the completions were sampled at.
         clip_norm: largest gradient norm, may be inf.
         token_budget: most tokens in one pass.
+        entropy_coefficient: weight of the entropy bonus.
 
     Returns:
         What was done, or None when nothing trains.
@@ -157,7 +261,14 @@ def update(
         BadNumbersError: the loss or the gradient is not finite; the parameters are untouched.
     """
     optimizer.zero_grad(set_to_none=True)
-    done = accumulate(policy, batch, algorithm, temperature=temperature, token_budget=token_budget)
+    done = accumulate(
+        policy,
+        batch,
+        algorithm,
+        temperature=temperature,
+        token_budget=token_budget,
+        entropy_coefficient=entropy_coefficient,
+    )
     if done is None:
         return None
     output, passes = done

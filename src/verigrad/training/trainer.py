@@ -2,17 +2,17 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
 
-from verigrad.batch import make_batch
+from verigrad.batch import Batch, Measured, Tokens, make_batch, minibatches
 from verigrad.diagnosis import findings
 from verigrad.engines import Draws, Engine
 from verigrad.errors import TooManyFailuresError, VerigradError
 from verigrad.evaluation import Evaluation, summarise
-from verigrad.hashing import Purpose
+from verigrad.hashing import Purpose, stable_hash
 from verigrad.tasks import problem_at
 from verigrad.training.checkpoint import save_checkpoint
 from verigrad.training.folder import RunFolder
@@ -22,7 +22,7 @@ from verigrad.training.progress import Progress, printable
 from verigrad.training.records import JsonLines, rollout_records, write_json
 from verigrad.training.setup import Setup
 from verigrad.training.state import TrainerState
-from verigrad.training.step import Update, judge, update
+from verigrad.training.step import Update, judge, measure, update
 from verigrad.types import Group, Problem, Sampling, Status
 
 
@@ -111,6 +111,7 @@ class Trainer:
             problems, config.sampling.completions, self._setup.sampling, draws
         )
         check_failures(groups, config.verifier.max_failures, step)
+        coefficient = state.entropy_coefficient if self._setup.algorithm.entropy else None
         done = self._update(groups, times)
         due = step == config.run.steps or (
             config.evaluation.every > 0 and step % config.evaluation.every == 0
@@ -124,6 +125,7 @@ class Trainer:
             groups,
             done,
             policy_version=state.policy_version,
+            entropy_coefficient=coefficient,
             evaluation=evaluation,
             times=times,
         )
@@ -148,26 +150,70 @@ class Trainer:
         return groups, {"generate": generated - started, "verify": verified - generated}
 
     def _update(self, groups: list[Group], times: dict[str, float]) -> Update | None:
-        config, state = self._setup.config, self._state
+        """Make the updates of a step; None when nothing trains."""
+        state, algorithm = self._state, self._setup.algorithm
         started = time.perf_counter()
-        batch = make_batch(groups, self._setup.algorithm, device=self._setup.decisions.device)
-        done = None
-        if batch is not None:
-            clip = config.optimizer.clip_norm
-            done = update(
-                self._setup.policy,
-                batch,
-                self._setup.algorithm,
-                state.optimizer,
-                temperature=config.sampling.temperature,
-                clip_norm=float("inf") if clip == "off" else clip,
-                token_budget=self._setup.decisions.token_budget,
-            )
-        if done is not None:
-            state.policy_version += 1
-            self._engine.sync(state.policy_version)
+        batch = make_batch(
+            groups,
+            algorithm,
+            measure=self._measure,
+            policy_version=state.policy_version,
+            device=self._setup.decisions.device,
+        )
+        done: Update | None = None
+        for part in self._minibatches(batch):
+            one = self._update_once(part)
+            if one is not None:
+                state.policy_version += 1
+                done = one if done is None else done + one
+        self._after_updates(done)
         times["train"] = time.perf_counter() - started
         return done
+
+    def _measure(self, tokens: Tokens) -> Measured:
+        return measure(
+            self._setup.policy,
+            self._setup.reference,
+            tokens,
+            temperature=self._setup.config.sampling.temperature,
+            token_budget=self._setup.decisions.token_budget,
+        )
+
+    def _minibatches(self, batch: Batch | None) -> Iterator[Batch]:
+        """The batches of a step's updates: rows are shuffled anew in each epoch."""
+        algorithm = self._setup.algorithm
+        for epoch in range(algorithm.epochs if batch is not None else 0):
+            assert batch is not None
+            place = (self._setup.config.run.seed, Purpose.ROWS, self._state.step, epoch)
+            rows = sorted(range(len(batch.mask)), key=lambda row: stable_hash(*place, row))
+            yield from minibatches(batch, algorithm, rows)
+
+    def _update_once(self, batch: Batch) -> Update | None:
+        config = self._setup.config
+        clip = config.optimizer.clip_norm
+        return update(
+            self._setup.policy,
+            batch,
+            self._setup.algorithm,
+            self._state.optimizer,
+            temperature=config.sampling.temperature,
+            clip_norm=float("inf") if clip == "off" else clip,
+            token_budget=self._setup.decisions.token_budget,
+            entropy_coefficient=self._state.entropy_coefficient,
+        )
+
+    def _after_updates(self, done: Update | None) -> None:
+        """Steer the entropy bonus, reset the reference when that is due, show the engine."""
+        state, algorithm = self._state, self._setup.algorithm
+        bonus, divergence = algorithm.entropy, algorithm.divergence
+        if done is not None and bonus is not None and bonus.target is not None:
+            entropy = done.output.entropy / done.output.tokens
+            change = bonus.step if entropy < bonus.target else -bonus.step
+            state.entropy_coefficient = max(0.0, state.entropy_coefficient + change)
+        every = divergence.reset_every if divergence is not None else None
+        if every is not None and (state.step + 1) % every == 0:
+            state.reset_reference()
+        self._engine.sync(state.policy_version)
 
     def _evaluate(self, step: int) -> tuple[Evaluation | None, float]:
         """Greedy completions of the held-out problems, and the seconds they took."""

@@ -1,0 +1,103 @@
+"""Which combinations of parts are known to be wrong, and what to know about some that are not."""
+
+from verigrad.algorithms.presets import Recipe
+from verigrad.errors import ConfigError
+
+SEQUENCE_LOSSES = ("gspo", "gmpo", "luspo")
+"""Losses whose value is the same on every token of a row, made for the mean over rows."""
+
+ROW_MEANS = ("seq_mean_token_mean", "seq_mean_token_mean_all")
+
+CLIPPED_LOSSES = ("ppo_clip", "cispo", "gspo", "gspo_token", "gmpo", "luspo", "dppo_tv")
+"""Losses that have the bounds clip_low and clip_high."""
+
+ON_POLICY_LOSSES = ("reinforce", "on_policy")
+"""Losses without a ratio: only the first update on a batch is that of the sampling policy."""
+
+PASS_AT_K = ("passk_analytic", "pkpo", "passk_loo")
+
+
+def refuse_wrong(recipe: Recipe) -> None:
+    """Refuse parts that do not go together.
+
+    Raises:
+        ConfigError: says which parts, why, and what to do.
+    """
+    for wrong, why in _wrongs(recipe):
+        if wrong:
+            raise ConfigError(f"algorithm: {why}")
+
+
+def _wrongs(recipe: Recipe) -> list[tuple[bool, str]]:
+    r = recipe
+    return [
+        (
+            r.loss in SEQUENCE_LOSSES and r.aggregation not in ROW_MEANS,
+            f"loss {r.loss!r} is one number per completion, and aggregation {r.aggregation!r} "
+            f"would weight it by length, which is another objective; use {ROW_MEANS[0]!r}",
+        ),
+        (
+            r.kl == "k1" and r.kl_beta > 0,
+            "kl 'k1' as a loss has an expected gradient of 0, so it only adds noise; use "
+            "'ratio_k3', or 'k1_in_reward'",
+        ),
+        (
+            r.kl in ("k2_in_reward", "k3_in_reward"),
+            f"kl {r.kl!r}: in the reward only k1 has the gradient of the divergence (k3 there has "
+            "that of one direction less the other); use 'k1_in_reward'",
+        ),
+        (
+            r.kl is not None and r.kl_beta == 0,
+            f'kl is {r.kl!r} but kl_beta is 0; set kl_beta (0.001 is usual), or kl = "off"',
+        ),
+        (
+            r.kl is None and r.kl_beta > 0,
+            f"kl_beta is {r.kl_beta:g} but kl is off; name an estimator, 'ratio_k3' for one",
+        ),
+        (
+            r.advantage in PASS_AT_K and r.pass_k is None,
+            f"advantage {r.advantage!r} needs pass_k, the k of pass@k",
+        ),
+        (
+            r.loss in CLIPPED_LOSSES and (r.clip_low is None or r.clip_high is None),
+            f"loss {r.loss!r} needs clip_low and clip_high",
+        ),
+        (
+            r.delta is not None and r.delta <= 1 + (r.clip_high or 0.0),
+            f"delta is {r.delta}; it bounds the ratio beyond the clip, so it must be above "
+            f"1 + clip_high = {1 + (r.clip_high or 0.0):g}",
+        ),
+        (
+            (r.dual_clip is not None or r.delta is not None) and r.loss != "ppo_clip",
+            f"dual_clip and delta are parts of loss 'ppo_clip', not of {r.loss!r}",
+        ),
+    ]
+
+
+def notes_on(recipe: Recipe) -> tuple[str, ...]:
+    """What a person should know about a combination that is allowed."""
+    r = recipe
+    several = r.epochs * r.minibatches > 1
+    known = [
+        (
+            r.kl == "k3",
+            "kl 'k3' in the loss has the gradient of KL(reference || policy), the other direction "
+            "than its value; it is here to reproduce published runs, 'ratio_k3' is the usual wish",
+        ),
+        (
+            r.kl in ("k2", "k3", "k3_value_k2_gradient") and several,
+            f"kl {r.kl!r} is right for the first update on a batch only, and there are "
+            f"{r.epochs * r.minibatches}; 'ratio_k3' is right for all of them",
+        ),
+        (
+            r.loss in ON_POLICY_LOSSES and several,
+            f"loss {r.loss!r} has no ratio, so updates after the first on a batch are biased; "
+            "'ppo_clip' and 'cispo' have one",
+        ),
+        (
+            r.loss == "gspo" and (r.clip_high or 0.0) > 0.05,
+            f"clip_high is {r.clip_high}; the ratio of 'gspo' is a geometric mean that stays "
+            "close to 1, and its paper clips at 0.0004",
+        ),
+    ]
+    return tuple(words for applies, words in known if applies)

@@ -1,0 +1,118 @@
+"""A batch cut into minibatches, which are updates of their own, and passes, which are not."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from verigrad.algorithms import Algorithm
+from verigrad.batch.carriers import Batch, Tokens
+from verigrad.core.aggregation import token_mean
+
+SomeTokens = TypeVar("SomeTokens", bound=Tokens)
+
+
+def weighted(batch: Batch, algorithm: Algorithm, chosen: Tensor | None) -> Batch:
+    """The batch with the weights of its own rows; tokens that are not chosen have no policy loss.
+
+    Leaving tokens out of the policy loss does not change the denominators.
+    """
+    weights = algorithm.aggregation(batch.mask, batch.group_index).to(batch.advantages)
+    in_loss = algorithm.divergence is not None and algorithm.divergence.estimator is not None
+    bonus = token_mean(batch.mask, batch.group_index).to(batch.advantages)
+    return replace(
+        batch,
+        weights=weights if chosen is None else torch.where(chosen, weights, 0.0),
+        kl_weights=weights if in_loss else None,
+        entropy_weights=bonus if algorithm.entropy is not None else None,
+    )
+
+
+def minibatches(batch: Batch, algorithm: Algorithm, order: Sequence[int]) -> Iterator[Batch]:
+    """Share the rows of a step among the updates of one epoch.
+
+    Each minibatch has the weights of its own rows, because each is an optimiser update of its own;
+    advantages, old and reference log-probs stay those of the whole step.
+
+    Args:
+        batch: of the whole step.
+        algorithm: says into how many; fewer where there are fewer rows.
+        order: the rows of the batch, shuffled.
+
+    Yields:
+        Minibatches of sizes that differ by at most one row.
+    """
+    number = min(algorithm.minibatches, len(order))
+    if number == 1:
+        yield batch
+        return
+    chosen = batch.weights != 0 if algorithm.top_entropy is not None else None
+    for part in range(number):
+        rows = sorted(order[part::number])
+        width = max(1, int(batch.lengths[rows].max()))
+        yield weighted(
+            select_rows(batch, rows), algorithm, None if chosen is None else chosen[rows, :width]
+        )
+
+
+def cut(batch: Batch, token_budget: int) -> Iterator[Batch]:
+    """Cut a batch into passes of whole rows, leaving out rows that train nothing.
+
+    A pass costs the tokens of its prompts, each once, plus those of its completions. Groups stay
+    whole where they fit; a group that is larger than the budget is cut between rows, and its prompt
+    then runs once in each of its passes. A row larger than the budget is a pass of its own.
+
+    Args:
+        batch: the batch of one update.
+        token_budget: most tokens in a pass, at least 1.
+
+    Yields:
+        Batches whose gradients add up to that of the whole, because weights are fixed beforehand.
+    """
+    for rows in passes_of(batch, batch.row_trains().nonzero().flatten().tolist(), token_budget):
+        yield select_rows(batch, rows)
+
+
+def passes_of(tokens: Tokens, rows: Sequence[int], token_budget: int) -> Iterator[list[int]]:
+    """Which rows go together into a pass; see :func:`cut`."""
+    lengths = tokens.lengths.tolist()
+    groups = tokens.group_index.tolist()
+    by_group: dict[int, list[int]] = {}
+    for row in rows:
+        by_group.setdefault(groups[row], []).append(row)
+    current: list[int] = []
+    used = 0
+    for group, members in by_group.items():
+        prompt = len(tokens.prompts[group].token_ids)
+        if current and used + prompt + sum(lengths[row] for row in members) > token_budget:
+            yield current
+            current, used = [], 0
+        used += prompt
+        for index, row in enumerate(members):
+            if index and used + lengths[row] > token_budget:
+                yield current
+                current, used = [], prompt
+            current.append(row)
+            used += lengths[row]
+    if current:
+        yield current
+
+
+def select_rows(tokens: SomeTokens, rows: Sequence[int]) -> SomeTokens:
+    """Some rows, in the given order, with the prompts they need and no spare columns.
+
+    Nothing is computed again: weights and advantages stay those of the whole.
+    """
+    index = torch.tensor(rows, device=tokens.group_index.device)
+    used, group_index = torch.unique(tokens.group_index[index], return_inverse=True)
+    width = max(1, int(tokens.lengths[index].max()))
+    picked: dict[str, Any] = {
+        field.name: value[index, :width] if value.dim() == 2 else value[index]
+        for field in fields(tokens)
+        if isinstance(value := getattr(tokens, field.name), Tensor)
+    }
+    picked["group_index"] = group_index
+    prompts = tuple(tokens.prompts[group] for group in used.tolist())
+    return replace(tokens, prompts=prompts, **picked)

@@ -1,0 +1,207 @@
+"""From the groups of a step to its batch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+
+import torch
+from torch import Tensor
+
+from verigrad.algorithms import Algorithm, Scores
+from verigrad.batch.carriers import Batch, Measured, Tokens
+from verigrad.batch.cutting import weighted
+from verigrad.core.shaping import divergence_in_reward, top_entropy
+from verigrad.errors import BadNumbersError
+from verigrad.types import Finish, Group, Rollout
+
+Measure = Callable[[Tokens], Measured]
+"""Scores tokens before the first update on them."""
+
+
+def make_batch(
+    groups: Sequence[Group],
+    algorithm: Algorithm,
+    *,
+    measure: Measure | None = None,
+    policy_version: int = 0,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Batch | None:
+    """Lay out the scored rollouts of a step and give each token its advantage and weight.
+
+    A failed rollout, or one that is too old, is left out before anything is computed, so every mean
+    and denominator is that of a step in which it was never drawn.
+
+    Args:
+        groups: the groups of one step.
+        algorithm: gives advantages and weights.
+        measure: scores the tokens; called once, if the algorithm needs it.
+        policy_version: the trainer's, for the age of rollouts.
+        device: where the tensors live.
+        dtype: of the float tensors; advantages and weights are computed in float64 first.
+
+    Returns:
+        The batch of the whole step, or None when no rollout is left.
+
+    Raises:
+        BadNumbersError: an advantage is not finite.
+        ValueError: the algorithm needs ``measure`` and there is none.
+    """
+    kept = [rows for group in groups if (rows := _kept(group, algorithm, policy_version))]
+    if not kept:
+        return None
+    rollouts = [rollout for rows in kept for rollout in rows]
+    tokens = lay_out(kept, algorithm, device=device, dtype=dtype)
+    measured = None
+    if algorithm.needs_measuring:
+        if measure is None:
+            raise ValueError(f"{algorithm.name} needs the tokens scored before its first update")
+        measured = measure(tokens)
+    advantages = _advantages(tokens, rollouts, algorithm, measured).to(device, dtype)
+    return weighted(
+        Batch(
+            **{field.name: getattr(tokens, field.name) for field in fields(Tokens)},
+            old_log_probs=measured.old_log_probs if measured and algorithm.needs_old else None,
+            advantages=advantages,
+            weights=torch.zeros_like(advantages),
+            correction=_correction(tokens, algorithm, measured),
+            reference_log_probs=measured.reference_log_probs if measured else None,
+        ),
+        algorithm,
+        _least_sure(tokens, algorithm, measured),
+    )
+
+
+def _kept(group: Group, algorithm: Algorithm, policy_version: int) -> tuple[Rollout, ...]:
+    """The rollouts of a group that take part in the step."""
+    if not (algorithm.counts_no_signal or group.has_signal):
+        return ()
+    if algorithm.max_staleness is None:
+        return group.scored
+    oldest = policy_version - algorithm.max_staleness
+    return tuple(row for row in group.scored if row.completion.policy_version >= oldest)
+
+
+def lay_out(
+    groups: Sequence[Sequence[Rollout]],
+    algorithm: Algorithm,
+    *,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Tokens:
+    """Put rollouts into tensors, rows of a prompt together.
+
+    Args:
+        groups: at least one group, each of at least one rollout of one prompt.
+        algorithm: says whether completions that reached the length limit train.
+        device: where the tensors live.
+        dtype: of the log-probs.
+    """
+    rows = [rollout for group in groups for rollout in group]
+    sizes = torch.tensor([len(group) for group in groups])
+    lengths = torch.tensor([len(row.completion.token_ids) for row in rows])
+    present = torch.arange(max(1, int(lengths.max()))) < lengths.unsqueeze(1)
+    trains = torch.tensor(
+        [
+            not (algorithm.mask_truncated and row.completion.finish is Finish.TRUNCATED)
+            for row in rows
+        ]
+    )
+    log_probs = [row.completion.log_probs for row in rows]
+    return Tokens(
+        prompts=tuple(group[0].prompt for group in groups),
+        group_index=torch.arange(len(groups)).repeat_interleave(sizes).to(device),
+        token_ids=_filled(present, [r.completion.token_ids for r in rows], torch.int64).to(device),
+        lengths=lengths.to(device),
+        mask=(present & trains.unsqueeze(1)).to(device),
+        sampling_log_probs=_filled(present, log_probs, dtype).to(device),
+    )
+
+
+def _filled(present: Tensor, rows: Sequence[Sequence[float]], dtype: torch.dtype) -> Tensor:
+    """``[B, T]`` with each row's values at its start and 0 behind them."""
+    values = torch.tensor([value for row in rows for value in row], dtype=dtype)
+    return torch.zeros(present.shape, dtype=dtype).masked_scatter(present, values)
+
+
+def _advantages(
+    tokens: Tokens, rollouts: Sequence[Rollout], algorithm: Algorithm, measured: Measured | None
+) -> Tensor:
+    """``[B, T]`` float64 on the CPU, 0 off the mask; one that is not finite is an error."""
+    scores = scores_of(tokens, rollouts, algorithm, measured)
+    try:
+        values = algorithm.advantages(scores)
+    except ValueError as error:
+        raise BadNumbersError(f"{algorithm.name}: {error}") from error
+    if values.dim() == 1:
+        values = values.unsqueeze(1)
+    values = torch.where(scores.mask, values, 0.0)
+    finite = values.isfinite().all(dim=1)
+    if not finite.all():
+        row = int((~finite).nonzero()[0])
+        raise BadNumbersError(
+            f"the advantage of a completion of problem {rollouts[row].prompt.problem_id!r} is not "
+            f"finite; its reward is {scores.rewards[row].item()}; check the rewards and "
+            f"the advantage function of {algorithm.name!r}"
+        )
+    return values
+
+
+def scores_of(
+    tokens: Tokens, rollouts: Sequence[Rollout], algorithm: Algorithm, measured: Measured | None
+) -> Scores:
+    """What the advantage function sees: rewards shaped by length and divergence, on the CPU."""
+    rewards = torch.tensor([row.verdict.reward for row in rollouts], dtype=torch.float64)
+    mask = tokens.mask.cpu()
+    if algorithm.punish_length is not None:
+        rewards = rewards + algorithm.punish_length(tokens.lengths.cpu())
+    kl = None
+    if measured is not None and measured.reference_log_probs is not None:
+        kl = (measured.old_log_probs - measured.reference_log_probs).double().cpu()
+        term = algorithm.divergence
+        if term is not None and term.estimator is None:
+            rewards = divergence_in_reward(rewards, kl, mask, beta=term.beta)
+    components, weights = _components(rollouts)
+    return Scores(
+        rewards=rewards,
+        group_index=tokens.group_index.cpu(),
+        mask=mask,
+        components=components,
+        component_weights=weights,
+        kl=kl,
+    )
+
+
+def _components(rollouts: Sequence[Rollout]) -> tuple[Tensor | None, Tensor | None]:
+    """The named parts of the rewards ``[B, Q]`` and their weights ``[Q]``, in order of name.
+
+    Raises:
+        BadNumbersError: verdicts of one step have different parts.
+    """
+    names = sorted(rollouts[0].verdict.components)
+    if not names:
+        return None, None
+    for row in rollouts:
+        if sorted(row.verdict.components) != names:
+            raise BadNumbersError(
+                f"the verdict on a completion of problem {row.prompt.problem_id!r} has the parts "
+                f"{sorted(row.verdict.components)}, others of the step have {names}; each verdict "
+                "of a step needs the same parts"
+            )
+    parts = [[row.verdict.components[name] for name in names] for row in rollouts]
+    weights = [rollouts[0].verdict.weights.get(name, 1.0) for name in names]
+    return (
+        torch.tensor(parts, dtype=torch.float64),
+        torch.tensor(weights, dtype=torch.float64),
+    )
+
+
+def _correction(tokens: Tokens, algorithm: Algorithm, measured: Measured | None) -> Tensor | None:
+    if algorithm.correction is None or measured is None:
+        return None
+    return algorithm.correction(measured.old_log_probs, tokens.sampling_log_probs, tokens.mask)
+
+
+def _least_sure(tokens: Tokens, algorithm: Algorithm, measured: Measured | None) -> Tensor | None:
+    if algorithm.top_entropy is None or measured is None:
+        return None
+    return top_entropy(measured.entropy, tokens.mask, fraction=algorithm.top_entropy)
