@@ -8,6 +8,7 @@ from itertools import starmap
 from pathlib import Path
 
 from verigrad.batch import make_batch
+from verigrad.config import OptimizerConfig
 from verigrad.diagnosis import findings
 from verigrad.engines import Draws, Engine
 from verigrad.errors import TooManyFailuresError, VerigradError
@@ -153,6 +154,8 @@ class Trainer:
         batch = make_batch(groups, self._setup.algorithm, device=self._setup.decisions.device)
         done = None
         if batch is not None:
+            for parameters in state.optimizer.param_groups:
+                parameters["lr"] = learning_rate(config.optimizer, state.step)
             clip = config.optimizer.clip_norm
             done = update(
                 self._setup.policy,
@@ -197,6 +200,13 @@ class Trainer:
         self._write_findings()
         keep = self._setup.config.checkpoint.keep
         return save_checkpoint(self._folder.checkpoints, self._state, keep=keep)
+
+
+def learning_rate(config: OptimizerConfig, done: int) -> float:
+    """The learning rate of the step that follows ``done`` finished ones."""
+    if config.decay_steps == "off":
+        return config.learning_rate
+    return config.learning_rate * max(0.0, 1 - done / config.decay_steps)
 
 
 def check_failures(groups: Sequence[Group], allowed: float, step: int) -> None:
