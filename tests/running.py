@@ -167,9 +167,9 @@ def assert_same_run(found: Path, wanted: Path) -> None:
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    """The bytes of every file below a folder."""
+    """The bytes of every file below a folder, less those that Python keeps of a task it ran."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        if path.is_file() and "__pycache__" not in path.parts
     }

@@ -70,13 +70,13 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path):
     while not (tmp_path / "verifying").exists():
         assert process.is_alive()
         time.sleep(0.01)
-    began = time.monotonic()
     os.kill(process.pid, signal.SIGINT)
     time.sleep(0.05)
     os.kill(process.pid, signal.SIGINT)
-    process.join()
-    assert process.exitcode == 130
-    assert time.monotonic() - began < 10, "the step of 20 seconds was not cut short"
+    process.join(timeout=10)
+    stopped = process.exitcode
+    process.kill()
+    assert stopped == 130, "the step of 20 seconds was not cut short"
     assert (tmp_path / "err").read_text().splitlines()[-1] == "verigrad: error: interrupted"
     assert not (tmp_path / "run" / "checkpoints").exists()
 

@@ -30,7 +30,7 @@ EXIT_CODES = """Exit codes:
   3    more verdicts of one step failed than the configuration allows
   4    a loss, gradient or reward is not a finite number
   130  interrupted with Ctrl-C
-  141  the reader of the output went away
+  141  the reader of the output of plan or eval went away
   143  ended by SIGTERM"""
 
 INTERRUPTED = 130

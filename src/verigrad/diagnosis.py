@@ -61,7 +61,9 @@ def _no_signal(recent: Sequence[Metrics]) -> Finding | None:
         return None
     right = _total(recent, "groups/all_right") / groups
     wrong = _total(recent, "groups/all_wrong") / groups
-    if right > wrong:
+    if right + wrong < 0.5:
+        why = "they tie at a reward in between: let the verifier tell better completions apart"
+    elif right > wrong:
         why = f"{right:.0%} of them are all right: the task is solved, or make it harder"
     else:
         why = f"{wrong:.0%} of them are all wrong: use easier problems or more completions"

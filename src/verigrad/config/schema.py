@@ -287,7 +287,10 @@ class OptimizerConfig(Section):
     """AdamW."""
 
     learning_rate: PositiveFloat = 1e-5
-    """Constant over the run."""
+    """At the first step; constant, unless decay_steps says otherwise."""
+
+    decay_steps: PositiveInt | Literal["off"] = "off"
+    """The learning rate falls linearly, to reach 0 after so many steps; "off" for no decay."""
 
     clip_norm: PositiveFloat | Literal["off"] = 1.0
     """Largest gradient norm; "off" for no clipping."""

@@ -8,6 +8,7 @@ from torch import Tensor
 from verigrad.core.logprobs import tempered, token_log_probs
 from verigrad.core.sampling import as_int64, draw_tokens, uniform
 from verigrad.engines.base import Draws
+from verigrad.errors import BadNumbersError
 from verigrad.policies.base import Policy, device_of
 from verigrad.types import Completion, Finish, Prompt, Sampling
 
@@ -63,6 +64,7 @@ class LocalEngine:
         rows = self._policy.continuation(prompts, completions)
         for position in range(sampling.max_new_tokens):
             logits = rows.logits()
+            _check(logits)
             chosen = _choose(logits, sampling.temperature, live_keys, position)
             token_ids[live, position] = chosen
             chosen_log_probs = token_log_probs(logits, chosen, sampling.temperature)
@@ -96,6 +98,19 @@ class LocalEngine:
                 strict=True,
             )
         ]
+
+
+def _check(logits: Tensor) -> None:
+    """Refuse logits from which no token can be drawn.
+
+    Raises:
+        BadNumbersError: the largest of some row is NaN or infinite; -inf elsewhere is fine.
+    """
+    if not logits.amax(dim=-1).isfinite().all():
+        raise BadNumbersError(
+            "the policy's logits are not finite, so no token can be drawn; its weights are damaged "
+            "or have grown too large, for which a smaller optimizer.learning_rate is the usual cure"
+        )
 
 
 def _choose(logits: Tensor, temperature: float, keys: Tensor, position: int) -> Tensor:

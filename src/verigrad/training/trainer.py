@@ -8,6 +8,7 @@ from itertools import starmap
 from pathlib import Path
 
 from verigrad.batch import Batch, Measured, Tokens, make_batch, minibatches
+from verigrad.config import OptimizerConfig
 from verigrad.diagnosis import findings
 from verigrad.engines import Draws, Engine
 from verigrad.errors import TooManyFailuresError, VerigradError
@@ -160,6 +161,8 @@ class Trainer:
             policy_version=state.policy_version,
             device=self._setup.decisions.device,
         )
+        for parameters in state.optimizer.param_groups:
+            parameters["lr"] = learning_rate(self._setup.config.optimizer, state.step)
         done: Update | None = None
         for part in self._minibatches(batch):
             one = self._update_once(part)
@@ -243,6 +246,13 @@ class Trainer:
         self._write_findings()
         keep = self._setup.config.checkpoint.keep
         return save_checkpoint(self._folder.checkpoints, self._state, keep=keep)
+
+
+def learning_rate(config: OptimizerConfig, done: int) -> float:
+    """The learning rate of the step that follows ``done`` finished ones."""
+    if config.decay_steps == "off":
+        return config.learning_rate
+    return config.learning_rate * max(0.0, 1 - done / config.decay_steps)
 
 
 def check_failures(groups: Sequence[Group], allowed: float, step: int) -> None:

@@ -1,0 +1,107 @@
+"""The plan of a run: what it says, and that it needs no weights to say it."""
+
+from pathlib import Path
+
+import pytest
+from running import TOY, read_jsonl, write_tiny_run
+
+from verigrad.cli import main
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch) -> Path:
+    """A configuration whose model is there without its weights and its tokenizer."""
+    config = write_tiny_run(tmp_path)
+    for path in (tmp_path / "model").iterdir():
+        if path.name != "config.json":
+            path.unlink()
+    monkeypatch.chdir(tmp_path)
+    return config
+
+
+def planned(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, str]:
+    """The plan's lines by their first words."""
+    assert main(["plan", *map(str, arguments)]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    width = len("evaluation") + 2
+    return {line[:width].strip(): line[width:] for line in captured.out.splitlines()}
+
+
+def test_the_plan_of_the_table(capsys):
+    assert planned(capsys, TOY) == {
+        "task": "toy: 9 problems to train on, 0 held out",
+        "model": "tabular: 90 parameters, all of them trained",
+        "algorithm": "grpo",
+        "a step": "1 problems x 8 completions = 8 completions of at most 1 tokens = at most 8 new "
+        "tokens",
+        "the run": "1500 steps draw 1,500 problems, each about 166.7 times, and at most 12,000 new "
+        "tokens",
+        "evaluation": "none",
+        "memory": "about 330 kB",
+        "disk": "about 4 kB: 2 checkpoints at once and the final policy",
+        "folder": "the next free runs/toy-N",
+    }
+
+
+def test_a_language_model_is_planned_from_its_configuration_alone(config, tmp_path, capsys):
+    found = planned(capsys, config)
+    # Two layers of 32: as many as the model that is built has, which the test of the run loads.
+    assert found["model"] == f"{tmp_path}/model: 22,688 parameters, all of them trained"
+    assert found["a step"] == (
+        "2 problems x 3 completions = 6 completions of at most 6 tokens = at most 36 new tokens"
+    )
+    assert found["the run"] == (
+        "8 steps draw 16 problems, each about 1.2 times, and at most 288 new tokens"
+    )
+    assert not (tmp_path / "runs").exists()
+
+
+def test_memory_is_states_and_one_pass(config, capsys):
+    states = 4 * 4 * 22_688
+    activations = 100 * 2 * 32 * 40 * 4
+    logits = 3 * 4 * 64 * 36
+    total = states + activations + logits
+    found = planned(capsys, config, "--run.token-budget", 100)
+    assert found["memory"] == f"about {total / 1e6:.0f} MB" == "about 1 MB"
+
+
+def test_disk_is_every_checkpoint_one_more_and_the_final_policy(config, capsys):
+    # Weights and two moments in each.
+    found = planned(capsys, config, "--checkpoint.keep", 4)
+    kilobytes = (5 * 3 * 4 + 4) * 22_688 / 1e3
+    assert kilobytes == pytest.approx(1452.032)
+    assert found["disk"] == "about 1 MB: 4 checkpoints at once and the final policy"
+
+
+@pytest.mark.parametrize(
+    ("every", "words"),
+    [
+        (2, "5 times: before, after, and every 2 steps"),
+        (3, "4 times: before, after, and every 3 steps"),
+        (8, "2 times: before, after"),
+        (0, "2 times: before, after"),
+    ],
+)
+def test_as_many_evaluations_are_planned_as_are_made(every, words, config, tmp_path, capsys):
+    found = planned(capsys, config, "--evaluation.every", every)
+    assert found["evaluation"] == f"greedy on 3 held-out problems, {words}"
+    run = write_tiny_run(tmp_path).parent / "run"
+    options = ["--evaluation.every", str(every), "--run.folder", str(run)]
+    assert main(["train", str(config), *options]) == 0
+    made = [line for line in read_jsonl(run / "metrics.jsonl") if line["eval/problems"]]
+    assert len(made) == int(words.split()[0])
+
+
+def test_a_folder_that_is_taken_is_found_by_the_plan(tmp_path, capsys):
+    run = str(tmp_path / "run")
+    assert planned(capsys, TOY, "--run.folder", run)["folder"] == run
+    assert main(["train", str(TOY), "--run.steps", "2", "--run.folder", run]) == 0
+    capsys.readouterr()
+    assert main(["plan", str(TOY), "--run.folder", run]) == 2
+    assert f"run.folder {run} holds a run already" in capsys.readouterr().err
+
+
+def test_the_plan_says_which_parts_are_replaced(capsys):
+    options = ["--algorithm", "rloo", "--algorithm.aggregation", "token_mean"]
+    assert planned(capsys, TOY, *options)["algorithm"] == "rloo with aggregation"
