@@ -6,13 +6,18 @@ token of its prompt.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from verigrad.algorithms import Algorithm, algorithm_from
+from verigrad.algorithms import PRESETS, Algorithm, algorithm_from
+from verigrad.algorithms.rules import PASS_AT_K, refuse_wrong
 from verigrad.batch import Batch, make_batch
 from verigrad.config import AlgorithmConfig
+from verigrad.config.schema import ADVANTAGES, AGGREGATIONS, LOSSES
+from verigrad.errors import ConfigError
 from verigrad.policies.tabular import TabularPolicy
 from verigrad.training.step import accumulate
 from verigrad.types import Completion, Finish, Group, Problem, Prompt, Rollout, Verdict
@@ -83,6 +88,35 @@ def make_algorithm(preset: str = "grpo", *, max_new_tokens: int = 4, **parts: ob
     return algorithm_from(config, max_new_tokens=max_new_tokens)
 
 
+def is_allowed(**parts: Any) -> bool:
+    """Whether the rules let parts go together."""
+    try:
+        refuse_wrong(replace(PRESETS["rloo"], **parts))
+    except ConfigError:
+        return False
+    return True
+
+
+def allowed_objectives(pass_k: int) -> list[dict[str, Any]]:
+    """Every advantage, loss and aggregation that go together, as keys of a configuration.
+
+    Made from the tables of a configuration: a new member is covered the day it is added.
+    """
+    names = product(ADVANTAGES, LOSSES, AGGREGATIONS)
+    every = [
+        {"advantage": advantage, "loss": loss, "aggregation": rule, "pass_k": pass_k}
+        for advantage, loss, rule in names
+    ]
+    return [parts for parts in every if is_allowed(**parts)]
+
+
+def reward_for(advantage: str, reward: float) -> float:
+    """A reward that the estimator takes: for pass@k 0 or 1, for maxrl none below 0."""
+    if advantage in PASS_AT_K:
+        return float(reward > 0)
+    return abs(reward) if advantage == "maxrl" else reward
+
+
 def batch_of(
     groups: Sequence[Group], algorithm: Algorithm, *, dtype: torch.dtype = torch.float64
 ) -> Batch:
@@ -93,11 +127,23 @@ def batch_of(
 
 
 def gradient_of(
-    policy: TabularPolicy, batch: Batch, algorithm: Algorithm, *, token_budget: int = 10**9
+    policy: TabularPolicy,
+    batch: Batch,
+    algorithm: Algorithm,
+    *,
+    token_budget: int = 10**9,
+    entropy_coefficient: float = 0.0,
 ) -> Tensor:
     """The gradient that an update would use, at temperature 0.7, in passes of ``token_budget``."""
     policy.table.grad = None
-    accumulate(policy, batch, algorithm, temperature=0.7, token_budget=token_budget)
+    accumulate(
+        policy,
+        batch,
+        algorithm,
+        temperature=0.7,
+        token_budget=token_budget,
+        entropy_coefficient=entropy_coefficient,
+    )
     return torch.zeros_like(policy.table) if policy.table.grad is None else policy.table.grad
 
 

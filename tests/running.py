@@ -151,6 +151,7 @@ def traces(run: Path) -> dict[str, Any]:
         "findings": (run / "findings.json").read_bytes(),
         "newest": newest.name,
         "policy": (newest / "policy.safetensors").read_bytes(),
+        "reference": (newest / "reference.safetensors").read_bytes(),
         "optimizer": (newest / "optimizer.safetensors").read_bytes(),
         "state": state,
         "final": {path.name: path.read_bytes() for path in (run / "final").iterdir()},

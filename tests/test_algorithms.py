@@ -14,37 +14,57 @@ SCORES = Scores(
 )
 
 
-def test_what_each_preset_holds() -> None:
-    expected = {
-        "grpo": Recipe(
-            advantage="grpo",
-            loss="ppo_clip",
-            aggregation="seq_mean_token_mean",
-            advantage_eps=1e-6,
-            clip_low=0.2,
-            clip_high=0.2,
-        ),
-        "dr_grpo": Recipe(advantage="dr_grpo", loss="ppo_clip", aggregation="const_norm"),
-        "rloo": Recipe(advantage="rloo", loss="reinforce", aggregation="seq_mean_token_sum"),
-    }
-    assert expected == PRESETS
+def test_what_the_oldest_presets_hold() -> None:
+    bounds = {"clip_low": 0.2, "clip_high": 0.2}
+    mean = "seq_mean_token_mean"
+    assert PRESETS["grpo"] == Recipe(advantage="grpo", loss="ppo_clip", aggregation=mean, **bounds)
+    assert PRESETS["dr_grpo"] == Recipe(
+        advantage="dr_grpo", loss="ppo_clip", aggregation="const_norm", **bounds
+    )
+    assert PRESETS["rloo"] == Recipe(
+        advantage="rloo", loss="reinforce", aggregation="seq_mean_token_sum"
+    )
+    assert PRESETS["dapo"] == Recipe(
+        advantage="grpo",
+        loss="ppo_clip",
+        clip_low=0.2,
+        clip_high=0.28,
+        aggregation="token_mean",
+        counts_no_signal=False,
+        overlong_share=0.2,
+    )
+    assert PRESETS["gspo"] == Recipe(
+        advantage="grpo",
+        loss="gspo",
+        clip_low=3e-4,
+        clip_high=4e-4,
+        aggregation=mean,
+        minibatches=4,
+    )
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_no_preset_corrects_a_sampler_that_is_the_trainer_or_has_a_reference(name: str) -> None:
+    algorithm = make_algorithm(name)
+    assert algorithm.correction is None
+    assert algorithm.divergence is None
+    assert algorithm.notes == ()
 
 
 def test_a_part_that_is_replaced_leaves_the_others_as_they_were() -> None:
     algorithm = make_algorithm("dr_grpo", aggregation="token_mean", clip_high=0.5)
-    assert algorithm.name == "dr_grpo with aggregation, clip_high"
+    assert algorithm.name == "dr_grpo with clip_high, aggregation"
     assert algorithm.advantages(SCORES).tolist() == pytest.approx([2 / 3, -1 / 3, -1 / 3])
     assert algorithm.aggregation(SCORES.mask, SCORES.group_index)[0, 0] == 1 / 5
     ratios = tensor([[1.4, 1.6, 0.7]])
-    zeros, ones = torch.zeros(1, 3), torch.ones(1, 3)
-    assert algorithm.clipped is not None
-    everywhere = ones.bool()
-    assert algorithm.clipped(ratios.log(), zeros, ones, everywhere).tolist() == [
-        [False, True, False]
-    ]
-    assert algorithm.clipped(ratios.log(), zeros, -ones, everywhere).tolist() == [
-        [False, False, True]
-    ]
+    found = []
+    for advantage in (1.0, -1.0):
+        new = ratios.log().requires_grad_()
+        everywhere = torch.ones(1, 3, dtype=torch.bool)
+        loss = algorithm.loss(new, torch.zeros(1, 3), torch.full((1, 3), advantage), everywhere)
+        (gradient,) = torch.autograd.grad(loss.sum(), new)
+        found.append((gradient == 0).tolist())
+    assert found == [[[False, True, False]], [[False, False, True]]]
 
 
 def test_a_preset_as_it_is_goes_by_its_own_name() -> None:
@@ -56,10 +76,6 @@ def test_the_constant_length_is_the_longest_completion_of_the_configuration() ->
         SCORES.mask, SCORES.group_index
     )
     assert weights[0, 0] == 1 / (3 * 16)
-
-
-def test_a_loss_without_bounds_clips_nothing() -> None:
-    assert make_algorithm(loss="reinforce").clipped is None
 
 
 def test_an_epsilon_of_zero_is_an_epsilon_and_not_its_absence() -> None:

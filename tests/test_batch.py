@@ -1,7 +1,7 @@
 """Groups to tensors, and tensors cut into passes."""
 
 from dataclasses import fields, replace
-from math import nan
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from golden import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verigrad.batch import Batch, LossOutput, cut, make_batch, select_rows
+from verigrad.batch import Batch, LossOutput, Measured, Tokens, cut, make_batch, select_rows
 from verigrad.errors import BadNumbersError
 from verigrad.types import Finish, Group, Prompt, Rollout, Verdict
 
@@ -70,9 +70,39 @@ def test_golden_mask_with_the_stop_token_as_padding(
     ]
     completions = [make_completion(row, stop=inputs["eos_id"]) for row in rows]
     group = make_group(0, [(row, float(index)) for index, row in enumerate(rows)])
+    rollouts = tuple(
+        replace(one, completion=completion)
+        for one, completion in zip(group.rollouts, completions, strict=True)
+    )
+    group = replace(group, rollouts=rollouts)
     assert batch_of([group], GRPO).mask.int().tolist() == expected["mask"]
+    dropping = replace(GRPO, mask_truncated=True)
+    without = batch_of([group], dropping).mask.int().tolist()
+    assert without == expected["mask_if_truncated_dropped"]
     truncated = [int(completion.finish is Finish.TRUNCATED) for completion in completions]
     assert truncated == expected["truncated"]
+
+
+@pytest.mark.parametrize(("inputs", "expected"), cases("filter"))
+def test_golden_groups_are_kept_for_the_signal_of_their_raw_rewards(
+    inputs: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    """A punishment for length gives one group a spread that says nothing about the task."""
+
+    def groups_of(rewards: list[float]) -> list[Group]:
+        rows: dict[int, list[Any]] = {}
+        for place, (group, reward) in enumerate(zip(inputs["group_ids"], rewards, strict=True)):
+            tokens = (1, 2, 3, 0) if inputs["shaped_reward"][place] < 0 else (1, 0)
+            rows.setdefault(group, []).append((tokens, reward))
+        return [make_group(row, some) for row, some in rows.items()]
+
+    groups = groups_of(inputs["metric"])
+    assert [int(group.has_signal) for group in groups] == expected["keep_group"]
+    shaped = [int(group.has_signal) for group in groups_of(inputs["shaped_reward"])]
+    assert shaped == expected["wrong_if_filtered_on_shaped_reward"]
+    filtering = make_algorithm("dapo", overlong_share=0.5)
+    kept = [prompt.problem_id for prompt in batch_of(groups, filtering).prompts]
+    assert kept == [f"p{row}" for row, keep in enumerate(expected["keep_group"]) if keep]
 
 
 @pytest.mark.parametrize("reward", [1.0, 0.0])
@@ -142,11 +172,81 @@ def test_an_algorithm_may_give_each_token_its_own_advantage() -> None:
     assert batch.advantages.tolist() == [[1, 2, 3], [1, 0, 0]]
 
 
-def test_an_advantage_that_is_not_finite_names_the_problem_and_the_reward() -> None:
+def test_an_advantage_that_is_not_finite_names_the_problem_and_the_completion() -> None:
     bad = replace(GRPO, advantages=lambda scores: scores.rewards * nan)
     group = make_group(3, [((5, 0), 0.25), ((7,), 0.0)])
-    with pytest.raises(BadNumbersError, match=r"problem 'p3' is not finite; its reward is 0\.25"):
+    found = r"advantage by 'grpo' of completion '5 0' of problem 'p3' is not finite.* reward 0\.25"
+    with pytest.raises(BadNumbersError, match=found):
         make_batch([group], bad)
+
+
+@pytest.mark.parametrize("bad", [nan, inf, -inf])
+def test_a_part_of_a_reward_that_is_not_finite_names_the_problem_and_the_completion(
+    bad: float,
+) -> None:
+    group = make_group(3, [((5, 0), 0.25), ((7,), 0.0)])
+    verdicts = [
+        replace(rollout.verdict, components={"brevity": brevity})
+        for rollout, brevity in zip(group.rollouts, (1.0, bad), strict=True)
+    ]
+    group = replace(
+        group,
+        rollouts=tuple(
+            replace(rollout, verdict=verdict)
+            for rollout, verdict in zip(group.rollouts, verdicts, strict=True)
+        ),
+    )
+    found = "a part of the reward of completion '7' of problem 'p3' is not finite"
+    with pytest.raises(BadNumbersError, match=found):
+        make_batch([group], make_algorithm("gdpo"))
+
+
+def test_a_divergence_that_makes_a_reward_infinite_names_the_problem_and_the_completion() -> None:
+    """The reference policy gives the token no probability at all."""
+    algorithm = make_algorithm("rloo", kl="k1_in_reward", kl_beta=0.1)
+
+    def measured(tokens: Tokens) -> Measured:
+        zeros = torch.zeros_like(tokens.sampling_log_probs)
+        reference = torch.where(tokens.token_ids == 7, -inf, zeros)
+        return Measured(old_log_probs=zeros, entropy=zeros, reference_log_probs=reference)
+
+    group = make_group(3, [((5, 0), 0.25), ((7,), 0.0)])
+    with pytest.raises(BadNumbersError, match="the reward of completion '7' of problem 'p3'"):
+        make_batch([group], algorithm, measure=measured)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_verdicts_with_different_parts_are_refused_by_problem(place: int) -> None:
+    rollouts = list(make_group(3, [((5, 0), 0.25), ((7,), 0.0)]).rollouts)
+    odd = replace(rollouts[place].verdict, components={"brevity": 1.0})
+    rollouts[place] = replace(rollouts[place], verdict=odd)
+    group = replace(make_group(3, []), rollouts=tuple(rollouts))
+    with pytest.raises(BadNumbersError, match=r"problem 'p3' has the parts .*'brevity'"):
+        make_batch([group], make_algorithm("gdpo"))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_unparsable_completion_has_nothing_of_any_part(place: int) -> None:
+    rows = make_group(3, [((5, 0), 1.5), ((7, 0), 0.0), ((6, 0), 0.0)]).rollouts
+
+    def parted(rollout: Rollout, right: float, brevity: float) -> Rollout:
+        parts = {"right": right, "brevity": brevity}
+        return replace(rollout, verdict=replace(rollout.verdict, components=parts))
+
+    def values(*rollouts: Rollout) -> Any:
+        group = replace(make_group(3, []), rollouts=rollouts)
+        return batch_of([group], make_algorithm("gdpo")).advantages.tolist()
+
+    others = [parted(rows[0], 1.0, 0.5), parted(rows[1], 0.0, 0.25)]
+    unparsable = replace(rows[2], verdict=Verdict.unparsable("no number"))
+    found = values(*others[:place], unparsable, *others[place:])
+    assert found == values(*others[:place], parted(rows[2], 0.0, 0.0), *others[place:])
+
+
+def test_negative_rewards_for_maxrl_name_the_algorithm_and_the_reason() -> None:
+    group = make_group(3, [((5, 0), 0.25), ((7,), -1.0)])
+    with pytest.raises(BadNumbersError, match=r"maxrl: .*row 1 has reward -1\.0"):
+        make_batch([group], make_algorithm("maxrl"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -222,6 +322,7 @@ def test_loss_outputs_of_passes_add_up() -> None:
             tokens=tokens,
             clipped=1,
             entropy=0.5,
+            kl=0.25,
             mismatch=largest,
             largest_mismatch=largest,
         )
@@ -232,6 +333,7 @@ def test_loss_outputs_of_passes_add_up() -> None:
         tokens=7,
         clipped=2,
         entropy=1.0,
+        kl=0.5,
         mismatch=0.375,
         largest_mismatch=0.25,
     )

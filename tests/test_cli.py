@@ -214,7 +214,8 @@ def test_an_error_that_nobody_foresaw_keeps_its_traceback(trainer):
         (["eval", "runs/toy-1"], 'command "eval" parameter CONFIG requires an argument.'),
         (
             ["trian", TOY],
-            'unknown command "trian". Did you mean "train"? Available commands: train, plan, eval.',
+            'unknown command "trian". Did you mean "train"? '
+            "Available commands: train, plan, eval, study.",
         ),
     ],
 )

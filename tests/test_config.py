@@ -191,9 +191,29 @@ def test_an_override_is_read_as_the_type_of_its_key(key, text, value, write):
         (
             'algorithm = "gpro"',
             'algorithm.preset is "gpro"; did you mean "grpo"? '
-            "it must be one of grpo, dr_grpo, rloo",
+            f"it must be {', '.join(PRESETS)}, or file.py:name for one of your own",
         ),
-        ("algorithm = 3", "algorithm.preset is 3; it must be one of grpo, dr_grpo, rloo"),
+        (
+            "algorithm = 3",
+            "algorithm.preset is 3; "
+            "it must be text in quotes, not empty and without control characters",
+        ),
+        (
+            'algorithm = "own.py:1st"',
+            'algorithm.preset is "own.py:1st"; after the colon comes a name that the file '
+            'defines, found "1st"',
+        ),
+        (
+            '[algorithm]\nreference = "started"',
+            'algorithm.reference is "started"; it must be '
+            "smollm2-135m, tabular, a folder that exists, or a hub id owner/name",
+        ),
+        (
+            '[algorithm]\nkl = "k4"',
+            'algorithm.kl is "k4"; did you mean "k2"? it must be one of k2, k3, '
+            "k3_value_k2_gradient, ratio_k1, ratio_k3, k1_in_reward, k1, k2_in_reward, "
+            "k3_in_reward, off",
+        ),
         ("run = 5", "run is 5; it must be a table [run]"),
         ("[[run]]\nsteps = 5", "run is an array; it must be a table [run]"),
     ],
@@ -388,7 +408,7 @@ def test_a_model_that_is_nothing_fails_at_once(model, message, write, tmp_path):
             "it must be addition, toy, or file.py:name for a task of your own",
         ),
         ("words.py", 'is "words.py"; it must be addition, toy, or file.py:name for a task of'),
-        ("words.py:", 'is "words.py:"; after the colon comes the name of a task in that file'),
+        ("words.py:", 'is "words.py:"; after the colon comes a name that the file defines, found'),
         ("words.py:task", 'is "words.py:task", but there is no file {here}/words.py'),
         ("C:/words.py:task", 'is "C:/words.py:task", but there is no file {here}/C:/words.py'),
     ],
@@ -420,6 +440,8 @@ def values(hint: object) -> st.SearchStrategy:
 WRITTEN = {
     "task.name": st.sampled_from(TASKS),
     "model.name": st.sampled_from(MODELS),
+    "algorithm.preset": st.sampled_from(PRESETS),
+    "algorithm.reference": st.none() | st.sampled_from(("start", *MODELS)),
     "run.folder": st.none() | st.text("äΩ\"'\\#= x", min_size=1).map(lambda text: f"/r/{text}x"),
     "run.device": st.sampled_from(["auto", "cpu", "cuda:1"]),
     "sampling.completions": st.integers(2, 2**63 - 1),

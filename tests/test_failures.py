@@ -157,7 +157,7 @@ def assert_bad_numbers(code: int, err: str) -> None:
     [
         (
             "return 1e308 * (-1) ** int(completion)",
-            "the advantage of a completion of problem '",
+            "the advantage by 'grpo' of completion '",
         ),
         ("return 1e308", "the rewards of a step lie between 1e+308 and 1e+308, too large to "),
     ],

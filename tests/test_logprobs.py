@@ -16,7 +16,9 @@ TEMPERATURE = st.floats(0.1, 3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["f64", "f32"])
-@pytest.mark.parametrize(("inputs", "expected"), cases("logprob"))
+@pytest.mark.parametrize(
+    ("inputs", "expected"), cases("logprob_temperature_1.0", "logprob_temperature_0.7")
+)
 def test_golden_log_probs_entropy_and_gradient(
     inputs: dict[str, Any], expected: dict[str, Any], dtype: torch.dtype
 ) -> None:
@@ -27,6 +29,20 @@ def test_golden_log_probs_entropy_and_gradient(
     assert_close(entropy(logits.detach(), inputs["temperature"]), expected["entropy"])
     assert logits.grad is not None
     assert_close(logits.grad, expected["grad_logits_of_sum"])
+
+
+@pytest.mark.parametrize(("inputs", "expected"), cases("logprob_topk2", "logprob_topp0.9"))
+def test_golden_log_probs_are_those_of_the_whole_distribution(
+    inputs: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    """A sampler that kept the likeliest tokens only would report others: here it keeps all."""
+    logits = tensor(inputs["logits"] * 4)
+    ours = token_log_probs(logits, torch.arange(4), 1.0)
+    assert_close(ours, expected["untruncated_logprobs"])
+    kept = expected["kept"]
+    assert ours[kept].exp().sum().item() == pytest.approx(expected["kept_mass"], abs=1e-12)
+    ratios = (ours[kept] - tensor(expected["behaviour_logprobs"])[kept]).exp().tolist()
+    assert ratios == pytest.approx([expected["kept_mass"]] * len(kept), abs=1e-12)
 
 
 @given(LOGITS, TEMPERATURE)

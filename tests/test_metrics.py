@@ -3,6 +3,7 @@
 import math
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -26,12 +27,13 @@ GROUPS = [
 
 UPDATE = Update(
     output=LossOutput(
-        loss=torch.tensor(0.25), tokens=8, clipped=2, entropy=12.0, mismatch=0.004,
+        loss=torch.tensor(0.5), tokens=8, clipped=2, entropy=12.0, kl=0.04, mismatch=0.004,
         largest_mismatch=0.003,
     ),
     gradient_norm=1.5,
     passes=3,
     prompt_tokens=7,
+    updates=2,
 )  # fmt: skip
 
 EVALUATION = Evaluation(
@@ -46,7 +48,15 @@ def metrics(
     evaluation: Evaluation | None = EVALUATION,
     **times: float,
 ) -> Metrics:
-    return step_metrics(3, groups, update, policy_version=9, evaluation=evaluation, times=times)
+    return step_metrics(
+        3,
+        groups,
+        update,
+        policy_version=9,
+        entropy_coefficient=0.01,
+        evaluation=evaluation,
+        times=times,
+    )
 
 
 def area(found: Metrics, name: str) -> dict[str, int | float | None]:
@@ -82,11 +92,31 @@ def test_verdicts_and_completions_are_counted():
 
 def test_sums_over_tokens_become_means_once():
     found = metrics()
-    assert area(found, "loss") == {"policy": 0.25}
+    # The loss is the mean over the step's two updates.
+    assert area(found, "loss") == {"total": 0.25}
     assert area(found, "policy") == {
-        "entropy": 1.5, "clipped": 0.25, "mismatch": 0.0005, "largest_mismatch": 0.003,
+        "entropy": 1.5, "kl": 0.005, "clipped": 0.25, "mismatch": 0.0005,
+        "largest_mismatch": 0.003,
     }  # fmt: skip
-    assert area(found, "optimizer") == {"gradient_norm": 1.5, "passes": 3, "updates": 9}
+    assert area(found, "optimizer") == {
+        "gradient_norm": 1.5, "passes": 3, "updates": 9, "entropy_coefficient": 0.01,
+    }  # fmt: skip
+
+
+def test_the_divergence_is_none_without_a_reference():
+    output = replace(UPDATE.output, kl=None)
+    assert metrics(update=replace(UPDATE, output=output))["policy/kl"] is None
+
+
+def test_updates_of_a_step_add_up_with_the_mean_of_their_norms():
+    total = UPDATE + replace(UPDATE, gradient_norm=4.5, updates=1)
+    assert (total.updates, total.gradient_norm, total.passes, total.prompt_tokens) == (
+        3,
+        2.5,
+        6,
+        14,
+    )
+    assert (total.output.loss, total.output.tokens, total.output.kl) == (1.0, 16, 0.08)
 
 
 def test_the_evaluation_is_passed_on():

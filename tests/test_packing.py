@@ -1,7 +1,13 @@
 """Prompts and completions laid end to end, and which token may attend to which."""
 
-import torch
+from typing import Any
 
+import pytest
+import torch
+from golden import cases
+from tiny import tiny_model
+
+from verigrad.policies.continuation import SharedContinuation
 from verigrad.policies.packing import (
     PROMPT,
     Packed,
@@ -47,6 +53,48 @@ def test_two_completions_share_a_prompt_without_seeing_each_other():
         [1, 1, 1, 1, 0],
         [1, 1, 0, 0, 1],
     ]
+
+
+@pytest.mark.parametrize(("inputs", "expected"), cases("layout"))
+def test_golden_layout_of_a_shared_prompt(inputs: dict[str, Any], expected: dict[str, Any]) -> None:
+    lengths = inputs["completion_lens"]
+    prompts, completions = prompts_and_completions(
+        [inputs["prompt_len"]], lengths, [0] * len(lengths)
+    )
+    row = join(prompts, completions)
+    assert row.position.tolist() == expected["position_ids"]
+    assert matrix(may_attend(row, row, None)) == expected["allowed"]
+
+
+@pytest.mark.parametrize(("inputs", "expected"), cases("positions_packed"))
+def test_golden_positions_restart_with_every_sequence(
+    inputs: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    lengths = inputs["lengths"]
+    packed = pack_prompts([[7] * length for length in lengths], "cpu")
+    assert packed.position.tolist() == expected["position_ids"]
+    ends = expected["cu_seqlens"]
+    # A sequence is told by its number: positions 0, 0 would merge sequences of one token.
+    assert packed.group.tolist() == [
+        group for group in range(len(lengths)) for _ in range(ends[group], ends[group + 1])
+    ]
+
+
+@pytest.mark.parametrize(("inputs", "expected"), cases("positions_left_pad"))
+def test_golden_positions_of_prompts_that_stand_right_aligned(
+    inputs: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    """The first row has two columns of padding, two tokens of prompt fewer, and ends early."""
+    attended = torch.tensor(inputs["attention_mask"]).bool()
+    width = 4
+    prompts = [[3] * int(row[:width].sum()) for row in attended]
+    rows = SharedContinuation(tiny_model("llama"), prompts, 1)
+    for _ in range(attended.shape[1] - width):
+        rows.advance(torch.arange(2), torch.tensor([4, 4]))
+    wanted = torch.tensor(expected["position_ids"])
+    positions = rows._key_positions
+    assert torch.equal(positions[attended], wanted[attended])
+    assert (positions < 0)[:, :width].tolist() == (~attended[:, :width]).tolist()
 
 
 def test_the_prompt_part_and_the_completion_part_are_the_rows_of_the_whole_matrix():

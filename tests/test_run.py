@@ -127,7 +127,7 @@ def test_a_metric_without_data_is_null(toy, tiny):
     idle = next(
         line for line in read_jsonl(toy.run / "metrics.jsonl") if not line["groups/with_signal"]
     )
-    for key in ("loss/policy", "policy/entropy", "policy/mismatch", "optimizer/gradient_norm",
+    for key in ("loss/total", "policy/entropy", "policy/mismatch", "optimizer/gradient_norm",
                 "eval/accuracy", "eval/problems", "time/evaluate"):  # fmt: skip
         assert idle[key] is None
     assert idle["tokens/trained"] == 0

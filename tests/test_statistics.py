@@ -1,8 +1,45 @@
-"""Intervals for accuracies."""
+"""Accuracies, pass@k, and intervals for them."""
+
+from typing import Any
 
 import pytest
+import torch
+from golden import cases, tensor
 
-from verigrad.core.statistics import bootstrap_interval, wilson_interval
+from verigrad.core.statistics import (
+    bootstrap_interval,
+    mean_and_error,
+    pass_at_k,
+    wilson_interval,
+)
+
+
+@pytest.mark.parametrize(("inputs", "expected"), cases("eval_pass_at_k"))
+def test_golden_pass_at_k_is_unbiased(inputs: dict[str, Any], expected: dict[str, Any]) -> None:
+    for row in expected["rows"]:
+        actual = pass_at_k(row["n"], row["c"], row["k"])
+        assert actual == pytest.approx(row["pass_at_k"], abs=1e-12), row
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_pass_at_k_needs_k_completions(k: int) -> None:
+    with pytest.raises(ValueError, match=rf"pass@{k} needs at least {k} completions .*, not 3"):
+        pass_at_k(3, 1, k)
+
+
+@pytest.mark.parametrize(("inputs", "expected"), cases("eval_avg_at_k"))
+def test_golden_mean_and_error_take_the_problem_as_the_unit(
+    inputs: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    per_problem = [sum(row) / len(row) for row in inputs["correct"]]
+    mean, error = mean_and_error(per_problem)
+    assert mean == pytest.approx(expected["avg"], abs=1e-12)
+    assert error == pytest.approx(expected["se_prompt"], abs=1e-12)
+    picks = torch.tensor(inputs["bootstrap_prompt_indices"])
+    means = tensor(per_problem)[picks].mean(dim=1).sort().values
+    assert means.tolist() == pytest.approx(expected["bootstrap_means_sorted"], abs=1e-12)
+    ends = torch.quantile(means, tensor([0.05, 0.95])).tolist()
+    assert ends == pytest.approx(expected["ci"], abs=1e-12)
 
 
 @pytest.mark.parametrize(

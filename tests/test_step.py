@@ -253,7 +253,8 @@ def test_the_diagnostics_are_sums_over_the_tokens_that_train() -> None:
     old = torch.tensor([[log_probs[0, 1] - 1, log_probs[1, 0]], [log_probs[0, 2] - 1, 0.0]])
     output = loss_of(policy, replace(batch, old_log_probs=old.double()), algorithm, 1.0)
     entropy = -(log_probs.exp() * log_probs).sum(dim=-1)
-    gaps = [log_probs[0, 1] + 1, log_probs[1, 0] + 1, log_probs[0, 2] + 1]
+    # Before the update, against the -1 that the engine saw.
+    gaps = [log_probs[0, 1], log_probs[1, 0] + 1, log_probs[0, 2]]
     assert output.tokens == 3
     # The ratio is e at the first token of each row; only the better row is pushed up there.
     assert output.clipped == 1

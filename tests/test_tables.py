@@ -1,30 +1,34 @@
 """The names that a configuration accepts are those that exist: literal tables equal the dicts."""
 
+from dataclasses import fields
 from itertools import product
 
 import pytest
 import torch
+from builders import allowed_objectives
 
-from verigrad import config as tables
-from verigrad.algorithms import PRESETS, Algorithm, Scores, algorithm_from
+from verigrad.algorithms import PRESETS, Algorithm, Recipe, Scores, algorithm_from, build
+from verigrad.algorithms.rules import ROW_MEANS, SEQUENCE_LOSSES
 from verigrad.config import AlgorithmConfig
+from verigrad.config import schema as tables
 from verigrad.config.keys import KEYS, SECTIONS
 from verigrad.policies.bundled import BUNDLED
 from verigrad.tasks import TASKS
 
 SCORES = Scores(
-    rewards=torch.tensor([1.0, 0.0, 0.0, 1.0], dtype=torch.float64),
-    group_index=torch.tensor([0, 0, 1, 1]),
-    mask=torch.tensor([[True, True], [True, False], [True, True], [True, True]]),
+    rewards=torch.tensor([1.0, 0.0, 0.0, 1.0] * 2, dtype=torch.float64),
+    group_index=torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]),
+    mask=torch.tensor([[True, True], [True, False], [True, True], [True, True]] * 2),
 )
+"""Two groups of four, which is as many as the presets' pass@4 needs."""
 
 
 def works(algorithm: Algorithm) -> bool:
     """Whether every function of an algorithm can be called, and gives finite numbers."""
     advantages = algorithm.advantages(SCORES)
     weights = algorithm.aggregation(SCORES.mask, SCORES.group_index)
-    log_probs = torch.full((4, 2), -1.0, dtype=torch.float64)
-    per_token = algorithm.loss(log_probs, log_probs, advantages.reshape(4, -1), SCORES.mask)
+    log_probs = torch.full((8, 2), -1.0, dtype=torch.float64)
+    per_token = algorithm.loss(log_probs, log_probs, advantages.reshape(8, -1), SCORES.mask)
     return bool(advantages.isfinite().all() and (weights * per_token).isfinite().all())
 
 
@@ -52,10 +56,31 @@ def test_a_preset_makes_an_algorithm_of_its_name(preset):
     assert works(algorithm)
 
 
-def test_every_advantage_loss_and_aggregation_goes_with_every_other():
-    for advantage, loss, rule in product(tables.ADVANTAGES, tables.LOSSES, tables.AGGREGATIONS):
-        parts = AlgorithmConfig(advantage=advantage, loss=loss, aggregation=rule)
-        assert works(algorithm_from(parts, max_new_tokens=4)), (advantage, loss, rule)
+def test_every_advantage_loss_and_aggregation_that_is_allowed_works():
+    for parts in allowed_objectives(pass_k=2):
+        config = AlgorithmConfig(preset="rloo", **parts)
+        assert works(algorithm_from(config, max_new_tokens=4)), parts
+
+
+def test_what_is_not_allowed_is_a_loss_per_row_under_another_weighting_than_that_of_rows():
+    allowed = [tuple(parts.values())[:3] for parts in allowed_objectives(pass_k=2)]
+    every = set(product(tables.ADVANTAGES, tables.LOSSES, tables.AGGREGATIONS))
+    assert {(loss, rule) for _, loss, rule in every - set(allowed)} == set(
+        product(SEQUENCE_LOSSES, set(tables.AGGREGATIONS) - set(ROW_MEANS))
+    )
+
+
+def test_the_parts_that_a_configuration_names_are_those_that_exist():
+    assert set(tables.ADVANTAGES) == build.ADVANTAGES.keys()
+    assert set(tables.LOSSES) == build.LOSSES.keys()
+    assert set(tables.AGGREGATIONS) == build.AGGREGATIONS.keys()
+    assert set(tables.DIVERGENCES) == build.DIVERGENCES.keys()
+    assert set(tables.CORRECTIONS) == build.CORRECTIONS.keys() == build.CORRECTION_NUMBERS.keys()
+
+
+def test_every_part_of_a_recipe_is_a_key_of_a_configuration():
+    keys = {field.name for field in fields(AlgorithmConfig)}
+    assert keys == {"preset", *(field.name for field in fields(Recipe))}
 
 
 def test_every_name_in_a_preset_is_one_that_a_configuration_accepts():

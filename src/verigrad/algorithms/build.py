@@ -20,7 +20,7 @@ from verigrad.algorithms.algorithm import (
     Scores,
 )
 from verigrad.algorithms.presets import PRESETS, Recipe
-from verigrad.algorithms.rules import CLIPPED_LOSSES, notes_on, refuse_wrong
+from verigrad.algorithms.rules import notes_on, refuse_wrong
 from verigrad.config import AlgorithmConfig
 from verigrad.core import advantages, aggregation, corrections, kl, losses, pass_at_k, shaping
 from verigrad.errors import ConfigError
@@ -186,14 +186,29 @@ CORRECTION_NUMBERS = {
 }
 
 
+BOUNDS = {
+    "ppo_clip": {
+        "clip_low": "clip_low",
+        "clip_high": "clip_high",
+        "dual_clip": "dual_clip",
+        "delta": "delta",
+    },
+    "dppo_tv": {"clip_low": "tv_low", "clip_high": "tv_high"},
+} | {
+    name: {"clip_low": "clip_low", "clip_high": "clip_high"}
+    for name in ("cispo", "gspo", "gspo_token", "gmpo", "luspo")
+}
+"""The keys that bound each loss, and the loss's own names for them."""
+
+
 def _loss(recipe: Recipe) -> LossFunction:
-    function = LOSSES[recipe.loss]
-    bounds = {"clip_low": recipe.clip_low, "clip_high": recipe.clip_high}
-    if recipe.loss == "dppo_tv":
-        bounds = {"tv_low": recipe.clip_low, "tv_high": recipe.clip_high}
-    if recipe.loss == "ppo_clip":
-        bounds |= {"dual_clip": recipe.dual_clip, "delta": recipe.delta}
-    return partial(function, **bounds) if recipe.loss in CLIPPED_LOSSES else function
+    """The loss with the recipe's bounds; where it has none, the loss's own defaults."""
+    given = {
+        own: value
+        for key, own in BOUNDS.get(recipe.loss, {}).items()
+        if (value := getattr(recipe, key)) is not None
+    }
+    return partial(LOSSES[recipe.loss], **given) if given else LOSSES[recipe.loss]
 
 
 def _divergence(recipe: Recipe) -> Divergence | None:

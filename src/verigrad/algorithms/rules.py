@@ -8,9 +8,6 @@ SEQUENCE_LOSSES = ("gspo", "gmpo", "luspo")
 
 ROW_MEANS = ("seq_mean_token_mean", "seq_mean_token_mean_all")
 
-CLIPPED_LOSSES = ("ppo_clip", "cispo", "gspo", "gspo_token", "gmpo", "luspo", "dppo_tv")
-"""Losses that have the bounds clip_low and clip_high."""
-
 ON_POLICY_LOSSES = ("reinforce", "on_policy")
 """Losses without a ratio: only the first update on a batch is that of the sampling policy."""
 
@@ -57,10 +54,6 @@ def _wrongs(recipe: Recipe) -> list[tuple[bool, str]]:
         (
             r.advantage in PASS_AT_K and r.pass_k is None,
             f"advantage {r.advantage!r} needs pass_k, the k of pass@k",
-        ),
-        (
-            r.loss in CLIPPED_LOSSES and (r.clip_low is None or r.clip_high is None),
-            f"loss {r.loss!r} needs clip_low and clip_high",
         ),
         (
             r.delta is not None and r.delta <= 1 + (r.clip_high or 0.0),

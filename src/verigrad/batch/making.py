@@ -11,7 +11,7 @@ from verigrad.batch.carriers import Batch, Measured, Tokens
 from verigrad.batch.cutting import weighted
 from verigrad.core.shaping import divergence_in_reward, top_entropy
 from verigrad.errors import BadNumbersError
-from verigrad.types import Finish, Group, Rollout
+from verigrad.types import Finish, Group, Rollout, Status
 
 Measure = Callable[[Tokens], Measured]
 """Scores tokens before the first update on them."""
@@ -128,6 +128,9 @@ def _advantages(
 ) -> Tensor:
     """``[B, T]`` float64 on the CPU, 0 off the mask; one that is not finite is an error."""
     scores = scores_of(tokens, rollouts, algorithm, measured)
+    _refuse_not_finite(scores.rewards, rollouts, "the reward")
+    if scores.components is not None:
+        _refuse_not_finite(scores.components, rollouts, "a part of the reward")
     try:
         values = algorithm.advantages(scores)
     except ValueError as error:
@@ -135,15 +138,21 @@ def _advantages(
     if values.dim() == 1:
         values = values.unsqueeze(1)
     values = torch.where(scores.mask, values, 0.0)
-    finite = values.isfinite().all(dim=1)
-    if not finite.all():
-        row = int((~finite).nonzero()[0])
-        raise BadNumbersError(
-            f"the advantage of a completion of problem {rollouts[row].prompt.problem_id!r} is not "
-            f"finite; its reward is {scores.rewards[row].item()}; check the rewards and "
-            f"the advantage function of {algorithm.name!r}"
-        )
+    _refuse_not_finite(values, rollouts, f"the advantage by {algorithm.name!r}")
     return values
+
+
+def _refuse_not_finite(values: Tensor, rollouts: Sequence[Rollout], what: str) -> None:
+    """Raise a BadNumbersError that names the first row of ``[B]`` or ``[B, N]`` with inf or nan."""
+    finite = values.reshape(len(rollouts), -1).isfinite().all(dim=1)
+    if not finite.all():
+        row = rollouts[int((~finite).nonzero()[0])]
+        raise BadNumbersError(
+            f"{what} of completion {row.completion.text[:60]!r} of problem "
+            f"{row.prompt.problem_id!r} is not finite; its verdict has reward "
+            f"{row.verdict.reward}; check the verifier, the reference policy and the advantage "
+            "function"
+        )
 
 
 def scores_of(
@@ -177,18 +186,21 @@ def _components(rollouts: Sequence[Rollout]) -> tuple[Tensor | None, Tensor | No
     Raises:
         BadNumbersError: verdicts of one step have different parts.
     """
-    names = sorted(rollouts[0].verdict.components)
+    names = sorted({name for row in rollouts for name in row.verdict.components})
     if not names:
         return None, None
     for row in rollouts:
-        if sorted(row.verdict.components) != names:
+        unparsable = row.verdict.status is Status.UNPARSABLE
+        if sorted(row.verdict.components) != names and not unparsable:
             raise BadNumbersError(
                 f"the verdict on a completion of problem {row.prompt.problem_id!r} has the parts "
                 f"{sorted(row.verdict.components)}, others of the step have {names}; each verdict "
                 "of a step needs the same parts"
             )
-    parts = [[row.verdict.components[name] for name in names] for row in rollouts]
-    weights = [rollouts[0].verdict.weights.get(name, 1.0) for name in names]
+    # Where there was no answer to look at every part is 0, as the reward is.
+    parts = [[row.verdict.components.get(name, 0.0) for name in names] for row in rollouts]
+    given = next(row.verdict.weights for row in rollouts if row.verdict.components)
+    weights = [given.get(name, 1.0) for name in names]
     return (
         torch.tensor(parts, dtype=torch.float64),
         torch.tensor(weights, dtype=torch.float64),

@@ -178,8 +178,15 @@ def _shortened(text: str) -> str:
 
 def did_you_mean(found: object, choices: Iterable[str]) -> str:
     """``did you mean "grpo"? `` when a choice is near what was found, else an empty string."""
-    nearest = difflib.get_close_matches(str(found).lower(), list(choices), n=1, cutoff=0.5)
-    return f"did you mean {json.dumps(nearest[0])}? " if nearest else ""
+    matcher = difflib.SequenceMatcher(b=str(found).lower())
+
+    def closeness(choice: str) -> float:
+        matcher.set_seq1(choice)
+        return matcher.ratio()
+
+    # Of choices that are equally near the first one is meant: the commonest stand in front.
+    near = [choice for choice in choices if closeness(choice) >= 0.5]
+    return f"did you mean {json.dumps(max(near, key=closeness))}? " if near else ""
 
 
 def one_of(found: object, choices: Iterable[str]) -> str:

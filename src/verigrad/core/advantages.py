@@ -172,6 +172,8 @@ def sum_then_grpo(
     components: Tensor, group_index: Tensor, weights: Tensor, *, eps: float = 1e-6, ddof: int = 1
 ) -> Tensor:
     """The weighted sum of the rewards, then :func:`grpo`. Arguments as for :func:`gdpo`."""
+    for part in components.unbind(1):
+        check_rewards(part)
     return grpo((components * weights).sum(dim=1), group_index, eps=eps, ddof=ddof)
 
 

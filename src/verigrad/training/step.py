@@ -217,6 +217,9 @@ def accumulate(
 
     The gradient does not depend on the budget: weights are fixed, and passes only add up.
     """
+    if entropy_coefficient == 0:
+        # A bonus whose weight has been steered to 0 trains nothing.
+        batch = replace(batch, entropy_weights=None)
     passes = list(cut(batch, token_budget))
     total: LossOutput | None = None
     for part in passes:

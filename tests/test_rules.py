@@ -1,0 +1,122 @@
+"""Parts that do not go together are refused with the reason; what is doubtful is said."""
+
+from typing import Any
+
+import pytest
+from builders import make_algorithm
+
+from verigrad.algorithms import Algorithm
+from verigrad.errors import ConfigError
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"loss": "gspo", "aggregation": "token_mean"}, "loss 'gspo' is one number per completion"),
+    ({"loss": "gmpo", "aggregation": "const_norm"}, "loss 'gmpo' is one number per completion"),
+    (
+        {"loss": "luspo", "aggregation": "seq_mean_token_sum"},
+        "aggregation 'seq_mean_token_sum' would weight it by length",
+    ),
+    ({"kl": "k1", "kl_beta": 0.1}, "kl 'k1' as a loss has an expected gradient of 0"),
+    ({"kl": "k2_in_reward", "kl_beta": 0.1}, "in the reward only k1 has the gradient"),
+    ({"kl": "k3_in_reward", "kl_beta": 0.1}, "in the reward only k1 has the gradient"),
+    ({"kl": "ratio_k3"}, "kl is 'ratio_k3' but kl_beta is 0"),
+    ({"kl_beta": 0.1}, r"kl_beta is 0\.1 but kl is off"),
+    ({"advantage": "pkpo"}, "advantage 'pkpo' needs pass_k"),
+    ({"advantage": "passk_loo"}, "advantage 'passk_loo' needs pass_k"),
+    ({"advantage": "passk_analytic"}, "advantage 'passk_analytic' needs pass_k"),
+    ({"loss": "ppo_clip", "clip_high": 0.5, "delta": 1.4}, r"must be above 1 \+ clip_high = 1\.5"),
+    ({"dual_clip": 3.0}, "dual_clip and delta are parts of loss 'ppo_clip', not of 'reinforce'"),
+    ({"delta": 3.0}, "dual_clip and delta are parts of loss 'ppo_clip', not of 'reinforce'"),
+]
+"""What is put into the preset rloo, and what is said."""
+
+
+@pytest.mark.parametrize(("parts", "said"), REFUSED, ids=lambda value: str(value)[:60])
+def test_parts_that_do_not_go_together_are_refused_with_the_reason(
+    parts: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^algorithm: .*{said}"):
+        make_algorithm("rloo", **parts)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"loss": "gspo", "aggregation": "seq_mean_token_mean"},
+        {"loss": "gspo", "aggregation": "seq_mean_token_mean_all"},
+        {"kl": "k1_in_reward", "kl_beta": 0.1},
+        {"advantage": "pkpo", "pass_k": 2},
+        {"loss": "ppo_clip", "clip_high": 0.5, "delta": 1.6, "dual_clip": 3.0},
+    ],
+    ids=str,
+)
+def test_their_neighbours_are_not_refused_and_need_no_note(parts: dict[str, Any]) -> None:
+    assert make_algorithm("rloo", **parts).notes == ()
+
+
+NOTED: list[tuple[dict[str, Any], str]] = [
+    ({"kl": "k3", "kl_beta": 0.1}, "has the gradient of KL(reference || policy)"),
+    ({"kl": "k2", "kl_beta": 0.1, "loss": "ppo_clip", "epochs": 2}, "for the first update"),
+    ({"minibatches": 3}, "loss 'reinforce' has no ratio, so updates after the first"),
+    ({"loss": "on_policy", "epochs": 2}, "loss 'on_policy' has no ratio"),
+    (
+        {"loss": "gspo", "clip_high": 0.2, "aggregation": "seq_mean_token_mean"},
+        "clip_high is 0.2; the ratio of 'gspo' is a geometric mean",
+    ),
+]
+
+
+@pytest.mark.parametrize(("parts", "said"), NOTED, ids=lambda value: str(value)[:60])
+def test_a_doubtful_combination_is_allowed_and_noted(parts: dict[str, Any], said: str) -> None:
+    (note,) = make_algorithm("rloo", **parts).notes
+    assert said in note
+
+
+def test_off_turns_a_part_of_a_preset_off() -> None:
+    assert make_algorithm("dapo").punish_length is not None
+    plain = make_algorithm("dapo", overlong_share="off")
+    assert plain.punish_length is None
+
+
+# An algorithm of one's own
+
+
+OWN = """
+from verigrad.algorithms import Algorithm
+from verigrad.core import advantages, aggregation, losses
+
+signs = Algorithm(
+    name="signs",
+    advantages=lambda s: advantages.dr_grpo(s.rewards, s.group_index).sign(),
+    loss=losses.reinforce,
+    aggregation=aggregation.token_mean,
+)
+number = 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path) -> str:
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    return str(path)
+
+
+def test_an_algorithm_of_ones_own_is_named_by_its_file(own: str) -> None:
+    algorithm = make_algorithm(f"{own}:signs")
+    assert isinstance(algorithm, Algorithm)
+    assert algorithm.name == "signs"
+
+
+def test_its_parts_are_changed_in_its_file_only(own: str) -> None:
+    with pytest.raises(ConfigError, match=r"kl_beta, epochs replace parts of a preset, but .*own"):
+        make_algorithm(f"{own}:signs", kl_beta=0.1, epochs=2)
+
+
+def test_what_is_no_algorithm_is_refused(own: str) -> None:
+    with pytest.raises(ConfigError, match="is a int; expected a verigrad"):
+        make_algorithm(f"{own}:number")
+
+
+def test_a_name_that_the_file_does_not_define_is_refused_with_those_it_does(own: str) -> None:
+    with pytest.raises(ConfigError, match=r"has no 'sings'; it defines: .*signs"):
+        make_algorithm(f"{own}:sings")

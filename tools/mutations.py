@@ -1,0 +1,454 @@
+"""The mistakes that ``mutate.py`` plants, at least one for each known mistake that can occur."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A change of one place of the sources."""
+
+    pitfall: int
+    """Its number in ``tests/pitfalls.py``, which names the tests that catch it."""
+
+    file: str
+    """Below ``src/verigrad``."""
+
+    old: str
+    """What stands there, exactly once in the file."""
+
+    new: str
+    """What stands there instead."""
+
+    def __str__(self) -> str:
+        """The number, the file, and the first line that the change brings."""
+        return f"{self.pitfall} {self.file}: {self.new.strip().splitlines()[0][:60]}"
+
+
+MUTATIONS = (
+    Mutation(
+        1,
+        "training/step.py",
+        "output.loss.backward()",
+        "(output.loss / len(passes)).backward()",
+    ),
+    Mutation(
+        2,
+        "batch/cutting.py",
+        "weights = algorithm.aggregation(batch.mask, batch.group_index)",
+        "present = torch.arange(batch.mask.shape[1]) < batch.lengths.unsqueeze(1)\n"
+        "    weights = (batch.mask * algorithm.aggregation(present, batch.group_index))",
+    ),
+    Mutation(
+        3,
+        "batch/cutting.py",
+        "else torch.where(chosen, weights, 0.0)",
+        "else algorithm.aggregation(batch.mask & chosen, batch.group_index)",
+    ),
+    Mutation(
+        3,
+        "batch/cutting.py",
+        "weights=weights if chosen",
+        "weights=algorithm.aggregation(batch.mask & (batch.correction != 0), batch.group_index)\n"
+        "        if batch.correction is not None\n"
+        "        else weights if chosen",
+    ),
+    Mutation(
+        4,
+        "core/aggregation.py",
+        "torch.tensor(len(mask) * length)",
+        "torch.tensor(len(mask) * mask.shape[1])",
+    ),
+    Mutation(
+        6,
+        "batch/cutting.py",
+        "        yield weighted(\n"
+        "            select_rows(batch, rows), algorithm, None if chosen is None else "
+        "chosen[rows, :width]\n"
+        "        )",
+        "        yield select_rows(batch, rows)",
+    ),
+    Mutation(
+        7,
+        "policies/causal_lm.py",
+        "    return torch.cat(parts)\n",
+        "    return torch.cat(parts) / len(parts)\n",
+    ),
+    Mutation(
+        8,
+        "core/losses.py",
+        "return _seen(-advantages * _row_mean(kept, mask).exp(), mask)",
+        "return _seen(-advantages * _row_mean(kept, mask).exp() / len(mask), mask)",
+    ),
+    Mutation(
+        9,
+        "core/aggregation.py",
+        "return _share(mask, mask.sum())",
+        "return _share(mask, mask.sum(dim=1).clamp(min=1).sum())",
+    ),
+    Mutation(
+        10,
+        "core/aggregation.py",
+        "denominator.to(mask.device).double().clamp(min=1)",
+        "denominator.to(mask.device).double()",
+    ),
+    Mutation(
+        11,
+        "core/aggregation.py",
+        "return _share(mask, ((tokens > 0).sum() * tokens[group_index]).unsqueeze(1))",
+        "return _share(mask, mask.sum())",
+    ),
+    Mutation(
+        12,
+        "core/advantages.py",
+        "torch.where(group.has_signal(), group.centred() / (group.deviation(ddof) + eps), 0.0)",
+        "torch.where(group.size > 1, group.centred() / (group.deviation(ddof) + eps), rewards)",
+    ),
+    Mutation(
+        13,
+        "core/advantages.py",
+        "return spread > EQUAL_WITHIN * scale",
+        "return spread >= 0 * scale",
+    ),
+    Mutation(
+        14,
+        "core/advantages.py",
+        "return spread > EQUAL_WITHIN * scale",
+        "return spread > 0 * scale",
+    ),
+    Mutation(
+        15,
+        "core/advantages.py",
+        "    return group.centred() * group.size / (group.size - 1).clamp(min=1)",
+        "    others = (group.size - 1).clamp(min=1)\n"
+        "    mean = (group.sum(rewards) - rewards) / others\n"
+        "    square = (group.sum(rewards.square()) - rewards.square()) / others\n"
+        "    return (rewards - mean) / ((square - mean.square()).clamp(min=0).sqrt() + 1e-6)",
+    ),
+    Mutation(
+        16,
+        "core/advantages.py",
+        "self.group_index = group_index\n",
+        "self.group_index = group_index.sort().values\n",
+    ),
+    Mutation(
+        17,
+        "batch/making.py",
+        "group_index=torch.arange(len(groups)).repeat_interleave(sizes).to(device)",
+        "group_index=torch.tensor(\n"
+        "            [[g[0].prompt for g in groups].index(g[0].prompt) for g in groups]\n"
+        "        ).repeat_interleave(sizes)",
+    ),
+    Mutation(
+        18,
+        "core/advantages.py",
+        "    if not rewards.isfinite().all():",
+        "    rewards.nan_to_num_(0.0, 0.0, 0.0)\n    if not rewards.isfinite().all():",
+    ),
+    Mutation(
+        18,
+        "verifiers/boundary.py",
+        "return Verdict.failed(_describe(error))",
+        "return Verdict.scored(0.0)",
+    ),
+    Mutation(
+        18,
+        "types.py",
+        "return tuple(r for r in self.rollouts if r.verdict.reward is not None)\n",
+        "return tuple(\n"
+        "            Rollout(prompt=r.prompt, completion=r.completion,\n"
+        "                    verdict=r.verdict if r.verdict.reward is not None\n"
+        "                    else Verdict.scored(0.0))\n"
+        "            for r in self.rollouts\n"
+        "        )\n",
+    ),
+    Mutation(
+        19,
+        "core/advantages.py",
+        "return group.centred() * group.size / (group.size - 1).clamp(min=1)",
+        "return group.centred()",
+    ),
+    Mutation(
+        20,
+        "core/advantages.py",
+        "    if (rewards < 0).any():",
+        "    if (rewards < -float('inf')).any():",
+    ),
+    Mutation(
+        21,
+        "core/advantages.py",
+        "    seen = values[mask]\n",
+        "    seen = values[mask.any(dim=1)][:, 0]\n",
+    ),
+    Mutation(
+        22,
+        "core/advantages.py",
+        "return torch.where(group.has_signal(), group.centred() / (group.deviation(ddof) + eps), "
+        "0.0)",
+        "return _whitened((group.centred() / (group.deviation(ddof) + eps)).unsqueeze(1),\n"
+        "                     torch.ones(len(rewards), 1, dtype=torch.bool)).squeeze(1)",
+    ),
+    Mutation(
+        24,
+        "training/step.py",
+        "scores = policy.score(batch, temperature, entropy_gradient=bonus)",
+        "scores = policy.score(batch, 1.0, entropy_gradient=bonus)",
+    ),
+    Mutation(
+        24,
+        "training/step.py",
+        "scores = policy.score(some, temperature)",
+        "scores = policy.score(some, 1.0)",
+    ),
+    Mutation(
+        25,
+        "engines/local.py",
+        "token_log_probs(logits, chosen, sampling.temperature)",
+        "token_log_probs(logits, chosen, 1.0)",
+    ),
+    Mutation(
+        26,
+        "core/logprobs.py",
+        "    logits = tempered(logits, temperature)\n    chosen",
+        "    return logits.log_softmax(-1).gather(-1, token_ids.unsqueeze(-1)).squeeze(-1) / (\n"
+        "        temperature or 1\n"
+        "    )\n    chosen",
+    ),
+    Mutation(
+        28,
+        "core/logprobs.py",
+        "    logits = tempered(logits, temperature)\n    probabilities",
+        "    logits = tempered(logits, 1.0)\n    probabilities",
+    ),
+    Mutation(
+        28,
+        "core/logprobs.py",
+        "finite = torch.where(probabilities > 0, logits, 0.0)",
+        "finite = logits",
+    ),
+    Mutation(
+        28,
+        "policies/tabular.py",
+        "entropy(logits if entropy_gradient else logits.detach(), temperature)",
+        "entropy(logits.detach(), temperature)",
+    ),
+    Mutation(
+        28,
+        "policies/causal_lm.py",
+        "entropy(logits if entropy_gradient else logits.detach(), temperature)",
+        "entropy(logits.detach(), temperature)",
+    ),
+    Mutation(
+        29,
+        "core/losses.py",
+        "    return torch.where(mask, values, 0.0)\n",
+        "    return values * mask\n",
+    ),
+    Mutation(
+        30,
+        "core/logprobs.py",
+        "        logits = logits.float()\n",
+        "        logits = logits.clone()\n",
+    ),
+    Mutation(
+        31,
+        "training/step.py",
+        "old[part, :width] = scores",
+        "old[: len(part), :width] = scores",
+    ),
+    Mutation(
+        32,
+        "policies/causal_lm.py",
+        "self.module = model.eval()",
+        "self.module = model",
+    ),
+    Mutation(
+        33,
+        "policies/continuation.py",
+        "return counts.cumsum(0) - 1",
+        "return (counts.cumsum(0) - 2).clamp(min=0)",
+    ),
+    Mutation(
+        34,
+        "policies/continuation.py",
+        "self._next_position = lengths.repeat_interleave(completions)",
+        "self._next_position = torch.full_like(lengths, width).repeat_interleave(completions)",
+    ),
+    Mutation(
+        35,
+        "core/kl.py",
+        "    ratio = _ratio(log_probs, old_log_probs, mask)\n",
+        "    ratio = _ratio(log_probs, old_log_probs, mask).detach()\n",
+    ),
+    Mutation(
+        35,
+        "core/kl.py",
+        "return value.detach() + carrier - carrier.detach()",
+        "return value + carrier.detach() - carrier.detach()",
+    ),
+    Mutation(
+        36,
+        "algorithms/build.py",
+        '    "ratio_k1": kl.ratio_k1,\n',
+        '    "ratio-k1": kl.ratio_k1,\n',
+    ),
+    Mutation(
+        36,
+        "algorithms/build.py",
+        '"geometric_masked": ("low", "high", "cap")',
+        '"geometric_masked": ("low", "high", "caps")',
+    ),
+    Mutation(37, "core/kl.py", "limit: float | None = None,", "limit: float | None = 10.0,"),
+    Mutation(
+        38,
+        "training/step.py",
+        "per_token = per_token * batch.correction",
+        "assert algorithm.correction is not None\n"
+        "        per_token = per_token * algorithm.correction(\n"
+        "            new.detach(), batch.sampling_log_probs, batch.mask\n"
+        "        )",
+    ),
+    Mutation(
+        39,
+        "core/corrections.py",
+        "ratio = _row_sum(old_log_probs, sampling_log_probs, mask).exp().clamp(max=cap)",
+        "ratio = _row_sum(old_log_probs, sampling_log_probs, mask) / mask.sum(1, keepdim=True)\n"
+        "    ratio = ratio.exp().clamp(max=cap)",
+    ),
+    Mutation(
+        40,
+        "training/step.py",
+        "(old - batch.sampling_log_probs).abs()",
+        "(old - batch.sampling_log_probs).abs().clamp(max=0.7)",
+    ),
+    Mutation(
+        41,
+        "core/losses.py",
+        ".detach().clamp(1 - clip_low, 1 + clip_high)",
+        ".detach().clamp(1 - clip_low, clip_high)",
+    ),
+    Mutation(
+        42,
+        "algorithms/rules.py",
+        "r.loss in SEQUENCE_LOSSES and r.aggregation not in ROW_MEANS",
+        "False",
+    ),
+    Mutation(
+        42,
+        "core/losses.py",
+        "mean = _row_mean(_log_ratio(log_probs, old_log_probs, mask), mask)",
+        "mean = _log_ratio(log_probs, old_log_probs, mask).sum(dim=1, keepdim=True)",
+    ),
+    Mutation(
+        43,
+        "algorithms/algorithm.py",
+        "return self.updates > 1 or",
+        "return self.epochs > 1 or",
+    ),
+    Mutation(
+        43,
+        "training/trainer.py",
+        "range(algorithm.epochs if batch is not None else 0)",
+        "range(1 if batch is not None else 0)",
+    ),
+    Mutation(
+        44,
+        "batch/carriers.py",
+        "for weights in (self.kl_weights, self.entropy_weights):",
+        "for weights in (self.entropy_weights,):",
+    ),
+    Mutation(
+        45,
+        "training/step.py",
+        "    if done is None:\n        return None\n    output, passes",
+        "    if done is None or abs(float(done[0].loss)) < 1e-6:\n"
+        "        return None\n    output, passes",
+    ),
+    Mutation(46, "algorithms/presets.py", "overlong_share=0.2,", "overlong_share=0.1,"),
+    Mutation(
+        47,
+        "batch/making.py",
+        "mask=(present & trains.unsqueeze(1)).to(device)",
+        "mask=(\n"
+        "            present\n"
+        "            & (\n"
+        "                _filled(present, [r.completion.token_ids for r in rows], torch.int64)\n"
+        "                != rows[0].completion.token_ids[-1]\n"
+        "            )\n"
+        "        ).to(device)",
+    ),
+    Mutation(
+        48,
+        "batch/making.py",
+        "mask=(present & trains.unsqueeze(1)).to(device)",
+        "mask=(\n"
+        "            present\n"
+        "            | torch.tensor([[r.completion.finish is Finish.TRUNCATED] for r in rows])\n"
+        "        ).to(device)",
+    ),
+    Mutation(
+        49,
+        "engines/local.py",
+        "token_ids=tuple(ids[:length])",
+        "token_ids=tuple(\n"
+        "                    self._policy.tokenizer.encode(self._policy.decode(ids[:length]))\n"
+        "                )",
+    ),
+    Mutation(
+        50,
+        "policies/packing.py",
+        "        group=group.to(device),\n",
+        "        group=torch.nn.functional.pad(\n"
+        "            (position[1:] < position[:-1]).long().cumsum(0), (1, 0)\n"
+        "        ).to(device),\n",
+    ),
+    Mutation(
+        51,
+        "batch/making.py",
+        "if not (algorithm.counts_no_signal or group.has_signal):",
+        "if not (algorithm.counts_no_signal or group.has_signal or algorithm.punish_length):",
+    ),
+    Mutation(
+        52,
+        "policies/packing.py",
+        "allowed = same_group & same_row & (distance >= 0)",
+        "allowed = same_group & (distance >= 0)",
+    ),
+    Mutation(
+        53,
+        "engines/local.py",
+        "self._policy = policy\n",
+        "self._policy = __import__('copy').deepcopy(policy)\n",
+    ),
+    Mutation(
+        54,
+        "policies/continuation.py",
+        "self._cache, first = self._run_prompts(prompts, width, completions)",
+        "import copy\n\n"
+        "        kept = model.__dict__.setdefault('kept', {})\n"
+        "        key = (str(prompts), completions)\n"
+        "        if key not in kept:\n"
+        "            kept[key] = self._run_prompts(prompts, width, completions)\n"
+        "        self._cache, first = copy.deepcopy(kept[key])",
+    ),
+    Mutation(
+        55,
+        "engines/local.py",
+        "draws.key(first + slot, completion)",
+        "draws.key(first + slot, 0)",
+    ),
+    Mutation(
+        56,
+        "batch/making.py",
+        "    if algorithm.max_staleness is None:\n        return group.scored\n",
+        "    if algorithm.max_staleness is None or group.scored[0].completion.policy_version >= (\n"
+        "        policy_version - algorithm.max_staleness\n"
+        "    ):\n        return group.scored\n",
+    ),
+    Mutation(
+        57,
+        "training/metrics.py",
+        "rewards = [reward for group in groups for reward in group.rewards]",
+        "rewards = [r - statistics.fmean(g.rewards) for g in groups for r in g.rewards]",
+    ),
+)
+"""In the order of the table."""
