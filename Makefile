@@ -17,7 +17,7 @@ demo: $(READY)  ## train a real model to add, in minutes
 	$(BIN)/verigrad train examples/addition.toml
 
 test: $(READY)  ## the tests, without those on the real model
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: $(READY)  ## style, types and layers
 	$(BIN)/ruff check

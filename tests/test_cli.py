@@ -8,8 +8,9 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from rich.console import Console
 
-from verigrad.cli import main
+from verigrad.cli import app, main
 from verigrad.config import Config, load_config
 from verigrad.config.keys import KEYS, key_docs
 from verigrad.errors import BadNumbersError, TooManyFailuresError
@@ -244,7 +245,8 @@ def test_a_bad_file_is_refused_before_anything_is_written(tmp_path, monkeypatch,
 @pytest.fixture
 def help_text(monkeypatch, capsys) -> Callable[[str], str]:
     """The help of a command on a screen so wide that nothing wraps."""
-    monkeypatch.setenv("COLUMNS", "400")
+    # The application keeps the console it was first used with, and that one's width.
+    monkeypatch.setattr(app, "_console", Console(width=400))
 
     def help_text(command: str) -> str:
         assert main([command, "--help"]) == 0

@@ -147,7 +147,7 @@ MUTATIONS = (
     Mutation(
         18,
         "verifiers/boundary.py",
-        "return Verdict.failed(_describe(error))",
+        "return Verdict.failed(describe(error))",
         "return Verdict.scored(0.0)",
     ),
     Mutation(

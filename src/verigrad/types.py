@@ -139,6 +139,25 @@ class Status(StrEnum):
     """The verifier did not do its work; there is no reward."""
 
 
+class FailureKind(StrEnum):
+    """Why a verifier did not do its work."""
+
+    EXCEPTION = "exception"
+    """It raised an error, exited, or said itself that it failed."""
+
+    TIMEOUT = "timeout"
+    """It took too long."""
+
+    MEMORY = "memory"
+    """It needed too much memory."""
+
+    BAD_VALUE = "bad_value"
+    """It returned something that is no verdict."""
+
+    DIED = "died"
+    """The process it ran in came to an end."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
     """What a verifier says about one completion.
@@ -164,12 +183,20 @@ class Verdict:
     detail: str = ""
     """Words for a person."""
 
+    kind: FailureKind | None = None
+    """Why it failed; None exactly when it did not."""
+
     def __post_init__(self) -> None:
         """Hold the reward to its status, and to finite numbers."""
         if (self.reward is None) != (self.status is Status.FAILED):
             raise ValueError(
                 f"a verdict is {self.status} with reward {self.reward}; "
                 "the reward is None exactly when the verdict is failed"
+            )
+        if (self.kind is None) != (self.reward is not None):
+            raise ValueError(
+                f"a verdict is {self.status} with kind {self.kind}; it has a kind exactly when "
+                "it is failed"
             )
         if self.reward is not None and not math.isfinite(self.reward):
             raise ValueError(f"a verdict has reward {self.reward}; a reward is a finite number")
@@ -185,9 +212,9 @@ class Verdict:
         return cls(status=Status.UNPARSABLE, reward=0.0, detail=detail)
 
     @classmethod
-    def failed(cls, detail: str) -> "Verdict":
+    def failed(cls, detail: str, kind: FailureKind = FailureKind.EXCEPTION) -> "Verdict":
         """The verifier itself failed: no reward at all."""
-        return cls(status=Status.FAILED, reward=None, detail=detail)
+        return cls(status=Status.FAILED, reward=None, detail=detail, kind=kind)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -326,6 +326,19 @@ class VerifierConfig(Section):
     max_failures: Fraction = 0.1
     """The run stops when a larger share of one step's verdicts failed."""
 
+    workers: Count = 0
+    """Processes that verify in parallel under the limits below; 0 verifies in the trainer's own
+    process, one after another, without limits."""
+
+    cpu_seconds: PositiveFloat = 10.0
+    """Processor time that one verification in a worker may take."""
+
+    wall_seconds: PositiveFloat = 60.0
+    """Time that it may take altogether; several times cpu_seconds, so that load decides nothing."""
+
+    memory_mb: PositiveInt = 2048
+    """Memory that it may take, in megabytes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointConfig(Section):

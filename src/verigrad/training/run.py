@@ -30,6 +30,7 @@ from verigrad.training.setup import (
 from verigrad.training.state import TrainerState
 from verigrad.training.step import judge
 from verigrad.training.trainer import Outcome, Trainer
+from verigrad.training.workers import workers_of
 from verigrad.types import Sampling
 
 SHOWN = 3
@@ -179,7 +180,8 @@ def new_state(setup: Setup) -> TrainerState:
 
 
 def _run(setup: Setup, state: TrainerState, folder: RunFolder, progress: Progress) -> RunResult:
-    outcome = Trainer(setup, state, LocalEngine(setup.policy), folder, progress).run()
+    with workers_of(setup) as pool:
+        outcome = Trainer(setup, state, LocalEngine(setup.policy), folder, progress, pool).run()
     if outcome.finished:
         _save_final(setup, folder)
     records = read_lines(folder.metrics)

@@ -17,6 +17,7 @@ from verigrad.errors import BadNumbersError
 from verigrad.policies.base import Policy, TokenScores
 from verigrad.types import Completion, Group, Problem, Prompt, Rollout
 from verigrad.verifiers import Verifier, verify
+from verigrad.verifiers.pool import VerifierPool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,8 @@ def judge(
     problems: Sequence[Problem],
     prompts: Sequence[Prompt],
     completions: Sequence[tuple[Completion, ...]],
+    *,
+    pool: VerifierPool | None = None,
 ) -> list[Group]:
     """Verify every completion and put those of one problem into a group.
 
@@ -64,16 +67,22 @@ def judge(
         problems: one per slot of the step.
         prompts: of the same problems.
         completions: of the same problems, K each.
+        pool: worker processes that run the same verifier; None runs it here.
     """
+    calls = [
+        (completion.text, problem.reference)
+        for problem, some in zip(problems, completions, strict=True)
+        for completion in some
+    ]
+    if pool is None:
+        verdicts = iter([verify(verifier, text, reference) for text, reference in calls])
+    else:
+        verdicts = iter(pool.verify_all(calls))
     return [
         Group(
             problem=problem,
             rollouts=tuple(
-                Rollout(
-                    prompt=prompt,
-                    completion=completion,
-                    verdict=verify(verifier, completion.text, problem.reference),
-                )
+                Rollout(prompt=prompt, completion=completion, verdict=next(verdicts))
                 for completion in some
             ),
         )

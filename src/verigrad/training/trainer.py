@@ -25,6 +25,7 @@ from verigrad.training.setup import Setup
 from verigrad.training.state import TrainerState
 from verigrad.training.step import Update, judge, measure, update
 from verigrad.types import Group, Problem, Sampling, Status
+from verigrad.verifiers.pool import VerifierPool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,9 @@ class Trainer:
         engine: Engine,
         folder: RunFolder,
         progress: Progress,
+        pool: VerifierPool | None = None,
     ) -> None:
+        self._pool = pool
         self._setup = setup
         self._state = state
         self._engine = engine
@@ -146,7 +149,7 @@ class Trainer:
         started = time.perf_counter()
         sampled = self._engine.generate(prompts, completions, sampling, draws)
         generated = time.perf_counter()
-        groups = judge(self._setup.task.verifier, problems, prompts, sampled)
+        groups = judge(self._setup.task.verifier, problems, prompts, sampled, pool=self._pool)
         verified = time.perf_counter()
         return groups, {"generate": generated - started, "verify": verified - generated}
 

@@ -1,21 +1,25 @@
 """Where a verifier's answer becomes a verdict, and its failure a failed verdict.
 
-A simplification: verifiers run in the trainer's own process, one after another, so one that never
-returns holds the run up. What it raises or returns is handled here.
+What a verifier raises or returns is handled here, in the process that calls it. One that never
+returns, takes all memory or ends its process needs a process of its own: see VerifierPool.
 """
 
 import copy
+import inspect
 import math
 import traceback
+from collections.abc import Awaitable
 from typing import Any, Protocol
 
-from verigrad.types import Verdict
+from verigrad.types import FailureKind, Verdict
 
 
 class Verifier(Protocol):
-    """Checks one completion: a plain function will do."""
+    """Checks one completion: a plain function will do, and so will an asynchronous one."""
 
-    def __call__(self, completion: str, reference: Any, /) -> float | bool | Verdict:
+    def __call__(
+        self, completion: str, reference: Any, /
+    ) -> float | bool | Verdict | Awaitable[float | bool | Verdict]:
         """Return a reward, true or false for 1 or 0, or a verdict; raise when unable to tell."""
         ...
 
@@ -34,9 +38,20 @@ def verify(verifier: Verifier, completion: str, reference: Any) -> Verdict:
         Its verdict; failed if it raised, exited, or returned something that is not a finite reward.
     """
     try:
-        return _as_verdict(verifier(completion, copy.deepcopy(reference)))
+        answer: object = verifier(completion, copy.deepcopy(reference))
+        if inspect.isawaitable(answer):
+            import asyncio  # It takes longer to load than most verifiers take to run.
+
+            answer = asyncio.run(_awaited(answer))
+        return _as_verdict(answer)
+    except MemoryError as error:
+        return Verdict.failed(describe(error), FailureKind.MEMORY)
     except (Exception, SystemExit) as error:  # noqa: BLE001  whatever it raises is its failure
-        return Verdict.failed(_describe(error))
+        return Verdict.failed(describe(error))
+
+
+async def _awaited(answer: Awaitable[object]) -> object:
+    return await answer
 
 
 def _as_verdict(answer: object) -> Verdict:
@@ -45,14 +60,17 @@ def _as_verdict(answer: object) -> Verdict:
     if not isinstance(answer, bool | int | float):
         return Verdict.failed(
             f"bad value: the verifier returned {type(answer).__name__} {answer!r:.80}; "
-            "expected a number, true or false, or a Verdict"
+            "expected a number, true or false, or a Verdict",
+            FailureKind.BAD_VALUE,
         )
     if not math.isfinite(answer):
-        return Verdict.failed(f"bad value: the verifier returned {answer}; a reward is finite")
+        return Verdict.failed(
+            f"bad value: the verifier returned {answer}; a reward is finite", FailureKind.BAD_VALUE
+        )
     return Verdict.scored(float(answer))
 
 
-def _describe(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """The error in one line, with the file and row of the innermost frame."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""

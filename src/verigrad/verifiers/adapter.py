@@ -1,0 +1,78 @@
+"""Reward functions written for TRL, used as verifiers without a change."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from verigrad.errors import ConfigError, VerigradError
+
+RewardFunction = Callable[..., Any]
+"""``(prompts, completions, **columns) -> list[float | None]``, or a coroutine of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrlReward:
+    """A TRL reward function as a verifier: it is called with lists of one.
+
+    The reference holds the columns. A table gives each column by its name, and ``prompt``, which
+    becomes ``prompts``, for a function that wants it; anything else becomes the one column that
+    ``column`` names. Each reaches the function as a list of one, next to ``completions``. What the
+    function returns for the completion is the reward; None means that it does not apply.
+
+    Example:
+        def length(completions, **columns): return [float(len(c)) for c in completions]
+        TrlReward(function=length)("four", None)   -> 4.0
+    """
+
+    function: RewardFunction
+    """The reward function, plain or asynchronous."""
+
+    column: str = "answer"
+    """The name of the column for a reference that is not a table."""
+
+    conversational: bool = False
+    """Completions are lists of one chat message, as TRL gives them for chat prompts."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be called."""
+        if not callable(self.function):
+            raise ConfigError(f"the reward function is {self.function!r:.80}; expected a function")
+
+    def __call__(self, completion: str, reference: Any) -> float | None:
+        """The reward of one completion; None if the function does not apply to it.
+
+        Raises:
+            VerigradError: the function did not return one reward for one completion.
+        """
+        message = [{"role": "assistant", "content": completion}]
+        columns = reference if isinstance(reference, Mapping) else {self.column: reference}
+        given = {
+            "prompts" if name == "prompt" else name: [value] for name, value in columns.items()
+        }
+        answer = self.function(
+            completions=[message if self.conversational else completion], **given
+        )
+        if inspect.isawaitable(answer):
+            answer = asyncio.run(_awaited(answer))
+        return self._only(answer)
+
+    def _only(self, answer: Any) -> float | None:
+        name = getattr(self.function, "__name__", repr(self.function))
+        try:
+            rewards = list(answer)
+        except TypeError:
+            raise VerigradError(
+                f"the reward function {name} returned {answer!r:.80}; expected a list of one reward"
+            ) from None
+        if len(rewards) != 1:
+            raise VerigradError(
+                f"the reward function {name} returned {len(rewards)} rewards for 1 completion; "
+                "expected one for each"
+            )
+        return None if rewards[0] is None else float(rewards[0])
+
+
+async def _awaited(answer: Awaitable[Any]) -> Any:
+    return await answer

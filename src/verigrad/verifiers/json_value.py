@@ -1,0 +1,200 @@
+"""Is a completion the JSON that was asked for?"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, get_args
+
+from verigrad.errors import ConfigError, TaskError, UserError
+from verigrad.types import Verdict
+from verigrad.verifiers.answer import NoAnswer, final_text
+from verigrad.verifiers.extras import extra
+
+Use = Literal["value", "schema", "unused"]
+
+_FENCE = re.compile(
+    r"^[ \t]*```[ \t]*([\w-]*)[ \t]*\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE
+)
+_MOST_BRACKETS = 300
+"""Brackets in prose that begin no JSON; a text with more of them is not searched to its end."""
+
+_OBJECT_START = re.compile(r'\{\s*["}]')
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Json:
+    """Reward 1 when the text after any reasoning is one JSON value, and the right one.
+
+    JSON is taken strictly: no NaN, no trailing comma, no name twice in an object. Values are equal
+    as JSON values: 1 equals 1.0, and true does not equal 1; the order of names does not count.
+
+    Example:
+        Json()('{"n": 3}', {"n": 3})                                               -> reward 1
+        Json(schema={"type": "object"}, reference_is="unused")('[1, 2]', None)     -> reward 0
+    """
+
+    schema: Mapping[str, Any] | bool | None = None
+    """A JSON Schema that the value must fulfil; references to other documents are not followed."""
+
+    extract: bool = False
+    """The value may stand in prose: in the fenced block, else as the only top-level object."""
+
+    reference_is: Use = "value"
+    """What a problem's reference is: the value to equal, a schema to fulfil, or not used."""
+
+    def __post_init__(self) -> None:
+        """Refuse a schema that is none, and options that check nothing."""
+        if self.reference_is not in get_args(Use):
+            raise ConfigError(
+                f"reference_is is {self.reference_is!r}; expected {', '.join(get_args(Use))}"
+            )
+        if self.schema is not None:
+            _check_schema(self.schema, ConfigError)
+
+    def __call__(self, completion: str, reference: Any) -> Verdict:
+        """Check one completion.
+
+        Raises:
+            TaskError: the reference is a schema that is not valid, or no JSON value.
+            ConfigError: the schema refers to another document.
+        """
+        if self.reference_is == "schema":
+            _check_schema(reference, TaskError)
+        try:
+            value = read_json(final_text(completion), extract=self.extract)
+        except NoAnswer as reason:
+            return Verdict.unparsable(str(reason))
+        problem = ""
+        if self.schema is not None:
+            problem = _violation(value, self.schema)
+        if self.reference_is == "schema":
+            problem = problem or _violation(value, reference)
+        if self.reference_is == "value" and not problem and not same_json(reference, value):
+            problem = f"the value is {json.dumps(value):.80}; expected {reference!r:.80}"
+        return Verdict.scored(0.0 if problem else 1.0, problem)
+
+
+def read_json(text: str, *, extract: bool = False) -> Any:
+    """The JSON value that a text is, or that stands in it.
+
+    Raises:
+        NoAnswer: it is not JSON; there is none in it, or more than one.
+    """
+    text = text.strip().removeprefix("\N{BYTE ORDER MARK}").strip()
+    if not extract:
+        return _parsed(text)
+    fenced = [block for language, block in _FENCE.findall(text) if language.lower() in ("", "json")]
+    if fenced:
+        return _only([_parsed(block.strip()) for block in fenced])
+    try:
+        return _parsed(text)
+    except NoAnswer:
+        return _only(_objects(text))
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Are two values equal as JSON?"""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return one == other
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same_json(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same_json, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+def _only(values: list[Any]) -> Any:
+    if not values:
+        raise NoAnswer("there is no JSON object in the text")
+    if not all(same_json(values[0], value) for value in values[1:]):
+        raise NoAnswer(f"there are {len(values)} different JSON values in the text; expected one")
+    return values[0]
+
+
+def _objects(text: str) -> list[Any]:
+    """The JSON objects of a prose text that stand in no other JSON value."""
+    found: list[Any] = []
+    at = failures = 0
+    while (start := _next_bracket(text, at)) >= 0:
+        try:
+            value, at = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError) as error:
+            if _OBJECT_START.match(text, start):
+                raise NoAnswer(f"a JSON object in the text is broken: {error}") from None
+            at = start + 1
+            failures += 1
+            if failures > _MOST_BRACKETS:
+                raise NoAnswer("too many brackets in the text begin no JSON value") from None
+        else:
+            if isinstance(value, dict):
+                found.append(value)
+    return found
+
+
+def _next_bracket(text: str, at: int) -> int:
+    places = [place for place in (text.find("{", at), text.find("[", at)) if place >= 0]
+    return min(places, default=-1)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise NoAnswer(f"the text is not JSON: {error!s:.120}") from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text:.40} is out of range")
+    return number
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError("a name occurs twice in an object")
+    return table
+
+
+_DECODER = json.JSONDecoder(
+    parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_without_repeats
+)
+
+
+def _check_schema(schema: Any, error_class: type[UserError]) -> None:
+    jsonschema = extra("jsonschema")
+    if not isinstance(schema, Mapping | bool):
+        raise error_class(f"the schema is {schema!r:.80}; expected a table")
+    try:
+        jsonschema.validators.validator_for(schema).check_schema(schema)
+    except jsonschema.SchemaError as error:
+        place = "/".join(map(str, error.absolute_path)) or "the top"
+        raise error_class(
+            f"the JSON schema is not valid at {place}: {error.message:.120}"
+        ) from None
+
+
+def _violation(value: Any, schema: Any) -> str:
+    """How a value breaks a schema, or nothing."""
+    jsonschema, referencing = extra("jsonschema"), extra("referencing")
+    kind = jsonschema.validators.validator_for(schema)
+    # An empty registry: what a schema refers to outside itself is never fetched.
+    validator = kind(schema, registry=referencing.Registry())
+    try:
+        error = jsonschema.exceptions.best_match(validator.iter_errors(value))
+    except referencing.exceptions.Unresolvable as missing:
+        raise ConfigError(
+            f"the JSON schema refers to {missing.ref!r}, which is not in it"
+        ) from None
+    if error is None:
+        return ""
+    return f"at {'/'.join(map(str, error.absolute_path)) or 'the top'}: {error.message:.120}"
