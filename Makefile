@@ -6,7 +6,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 EXERCISE := .venv-exercise
 
-.PHONY: help setup demo test check slow mutate bench exercise
+.PHONY: long help setup demo test check slow mutate bench exercise
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile
@@ -30,6 +30,9 @@ slow: $(READY)  ## the tests on the real model; minutes
 
 mutate: $(READY)  ## plant known mistakes, and see a test turn red for each; minutes
 	$(BIN)/python tools/mutate.py
+
+long: $(READY)  ## the tests that take thousands of calls; minutes
+	$(BIN)/python -m pytest -m long
 
 bench: $(READY)  ## every benchmark, for each of SEEDS
 	set -e; for script in benchmarks/*.py; do for seed in $(SEEDS); do \

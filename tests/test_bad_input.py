@@ -276,3 +276,11 @@ def test_what_cannot_be_evaluated_is_named(model, config, line, here, complaint,
     shutil.rmtree(here / "half" / "final")
     capsys.readouterr()
     assert complaint("eval", model, config).startswith(line.format(here=here))
+
+
+@pytest.mark.parametrize("command", ["train", "plan"])
+def test_a_group_too_small_for_the_best_of_k_is_refused_before_a_model_is_loaded(
+    command: str, complaint: Callable[..., str]
+) -> None:
+    line = complaint(command, TOY, "--algorithm", "pkpo", "--sampling.completions", "3")
+    assert line.startswith("sampling.completions is 3, but algorithm.pass_k asks for the best of 4")

@@ -67,7 +67,7 @@ def planned(count: int) -> list[str]:
     return plan
 
 
-@pytest.mark.parametrize("count", [200, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [200, pytest.param(3000, marks=pytest.mark.long)])
 def test_every_outcome_is_right_and_in_time_whatever_happens_beside_it(count: int) -> None:
     plan = planned(count)
     answers = [(str(number), number if number % 3 else -1) for number in range(count)]

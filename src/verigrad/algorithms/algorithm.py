@@ -133,6 +133,9 @@ class Algorithm:
     max_staleness: int | None = None
     """Rollouts sampled more updates ago than this are left out, whole; None for no limit."""
 
+    smallest_group: int = 1
+    """Fewest completions per problem that its advantages are defined for."""
+
     notes: tuple[str, ...] = ()
     """What a person should know about this combination."""
 

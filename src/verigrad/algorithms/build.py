@@ -20,7 +20,7 @@ from verigrad.algorithms.algorithm import (
     Scores,
 )
 from verigrad.algorithms.presets import PRESETS, Recipe
-from verigrad.algorithms.rules import notes_on, refuse_wrong
+from verigrad.algorithms.rules import PASS_AT_K, notes_on, refuse_wrong
 from verigrad.config import AlgorithmConfig
 from verigrad.core import advantages, aggregation, corrections, kl, losses, pass_at_k, shaping
 from verigrad.errors import ConfigError
@@ -64,6 +64,7 @@ def algorithm_from(config: AlgorithmConfig, *, max_new_tokens: int) -> Algorithm
         epochs=recipe.epochs,
         minibatches=recipe.minibatches,
         max_staleness=recipe.max_staleness,
+        smallest_group=(recipe.pass_k or 1) if recipe.advantage in PASS_AT_K else 1,
         notes=notes_on(recipe),
     )
 

@@ -4,9 +4,28 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from verigrad.errors import ModelError, TaskError
+from verigrad.algorithms import Algorithm, algorithm_from
+from verigrad.config import Config
+from verigrad.errors import ConfigError, ModelError, TaskError
 from verigrad.tasks import Task
 from verigrad.types import Problem, Prompt
+
+
+def checked_algorithm(config: Config) -> Algorithm:
+    """The algorithm that a configuration names, if its groups are large enough for it.
+
+    Raises:
+        ConfigError: they are not, or the combination of its parts is known to be wrong.
+    """
+    sampling = config.sampling
+    algorithm = algorithm_from(config.algorithm, max_new_tokens=sampling.max_new_tokens)
+    if sampling.completions < algorithm.smallest_group:
+        raise ConfigError(
+            f"sampling.completions is {sampling.completions}, but algorithm.pass_k asks for the "
+            f"best of {algorithm.smallest_group} completions of a problem; raise the first or "
+            "lower the second"
+        )
+    return algorithm
 
 
 def check_problems(task: Task) -> None:

@@ -8,10 +8,10 @@ layer and token, and three tables of logits.
 from dataclasses import dataclass
 from typing import Any
 
-from verigrad.algorithms import algorithm_from
 from verigrad.config import Config
 from verigrad.policies.models import count_parameters, load_model_config
 from verigrad.tasks import load_task
+from verigrad.training.checks import checked_algorithm
 from verigrad.training.folder import check_free
 from verigrad.training.setup import checked_split
 
@@ -40,9 +40,9 @@ def plan(config: Config) -> str:
         UserError: the task, the model or the run folder cannot be used.
     """
     check_free(config.run.folder)
+    algorithm = checked_algorithm(config)
     task = load_task(config.task)
     parts = checked_split(task, config.task.held_out)
-    algorithm = algorithm_from(config.algorithm, max_new_tokens=config.sampling.max_new_tokens)
     size = _size(config, len(task))
     run, sampling = config.run, config.sampling
     drawn = run.steps * sampling.problems

@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from verigrad.algorithms import Algorithm, algorithm_from
+from verigrad.algorithms import Algorithm
 from verigrad.config import Config
 from verigrad.errors import ModelError, TaskError
 from verigrad.policies.base import Policy
@@ -17,7 +17,12 @@ from verigrad.policies.causal_lm import CausalLM
 from verigrad.policies.models import load_model
 from verigrad.policies.tabular import TabularPolicy
 from verigrad.tasks import Split, Task, load_task, problem_at, split
-from verigrad.training.checks import check_device, check_lengths, check_problems
+from verigrad.training.checks import (
+    check_device,
+    check_lengths,
+    check_problems,
+    checked_algorithm,
+)
 from verigrad.training.decisions import Decisions, choose_device, choose_threads, cores
 from verigrad.types import Problem, Prompt, Sampling
 
@@ -78,6 +83,7 @@ def prepare(config: Config, task: Task | None = None, decided: Decisions | None 
     Raises:
         UserError: the task, the model, a prompt or the device cannot be used.
     """
+    algorithm = checked_algorithm(config)
     task = load_task(config.task) if task is None else task
     parts = checked_split(task, config.task.held_out)
     device = decided.device if decided else device_for(config)
@@ -91,7 +97,6 @@ def prepare(config: Config, task: Task | None = None, decided: Decisions | None 
         stop_token_ids=policy.stop_token_ids,
     )
     decisions, reasons = _decide(config, policy, list(prompts.values()), device, decided)
-    algorithm = algorithm_from(config.algorithm, max_new_tokens=config.sampling.max_new_tokens)
     return Setup(
         config=config,
         task=task,
