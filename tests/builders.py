@@ -16,7 +16,7 @@ from verigrad.algorithms import PRESETS, Algorithm, algorithm_from
 from verigrad.algorithms.rules import PASS_AT_K, refuse_wrong
 from verigrad.batch import Batch, make_batch
 from verigrad.config import AlgorithmConfig
-from verigrad.config.schema import ADVANTAGES, AGGREGATIONS, LOSSES
+from verigrad.config.algorithm import ADVANTAGES, AGGREGATIONS, LOSSES
 from verigrad.errors import ConfigError
 from verigrad.policies.tabular import TabularPolicy
 from verigrad.training.step import accumulate

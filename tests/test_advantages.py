@@ -14,7 +14,7 @@ from torch import Tensor
 
 from verigrad.algorithms import Scores
 from verigrad.algorithms.rules import PASS_AT_K
-from verigrad.config.schema import ADVANTAGES
+from verigrad.config.algorithm import ADVANTAGES
 from verigrad.core import advantages, pass_at_k
 
 ANY_REWARD = st.floats(-1e3, 1e3, allow_subnormal=False)

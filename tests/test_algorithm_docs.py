@@ -12,7 +12,7 @@ from running import REPOSITORY, TOY, read_jsonl
 from verigrad import config as tables
 from verigrad.algorithms import PRESETS, Recipe
 from verigrad.cli import main
-from verigrad.config import schema
+from verigrad.config import algorithm as parts
 from verigrad.errors import ConfigError
 
 PAGE = (REPOSITORY / "docs" / "algorithms.md").read_text()
@@ -82,11 +82,11 @@ def test_no_preset_holds_anything_that_the_table_does_not_show() -> None:
     ("title", "names"),
     [
         ("Presets", tables.PRESETS),
-        ("Advantages", schema.ADVANTAGES),
-        ("Losses", schema.LOSSES),
-        ("Aggregation", schema.AGGREGATIONS),
-        ("Divergence", schema.DIVERGENCES),
-        ("Correction", schema.CORRECTIONS),
+        ("Advantages", parts.ADVANTAGES),
+        ("Losses", parts.LOSSES),
+        ("Aggregation", parts.AGGREGATIONS),
+        ("Divergence", parts.DIVERGENCES),
+        ("Correction", parts.CORRECTIONS),
     ],
 )
 def test_the_page_names_everything_that_a_configuration_accepts(

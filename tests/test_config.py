@@ -70,6 +70,10 @@ def test_the_short_form_and_the_table_say_the_same(write):
     assert load_config(write(tables)) == short
 
 
+def test_a_file_may_be_named_by_text(write):
+    assert load_config(str(write(SMALLEST))) == load_config(write(SMALLEST))
+
+
 def test_a_whole_number_becomes_a_float_where_a_number_is_meant(write):
     config = load_config(write(SMALLEST + "[optimizer]\nlearning_rate = 1\nclip_norm = 2"))
     assert repr(config.optimizer.learning_rate) == "1.0"

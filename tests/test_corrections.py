@@ -11,7 +11,7 @@ from golden import CORRECTIONS, assert_close, cases, tensor
 from torch import Tensor
 
 from verigrad.algorithms.build import CORRECTIONS as NAMED
-from verigrad.config.schema import CORRECTIONS as NAMES
+from verigrad.config.algorithm import CORRECTIONS as NAMES
 from verigrad.core import corrections
 
 MASK = torch.tensor([[True, True, True], [True, True, False]])

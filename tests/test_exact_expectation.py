@@ -20,7 +20,7 @@ from torch import Tensor
 
 from verigrad.algorithms import Algorithm, Scores
 from verigrad.batch import make_batch
-from verigrad.config.schema import LOSSES
+from verigrad.config.algorithm import LOSSES
 from verigrad.core import advantages, pass_at_k
 from verigrad.policies.tabular import TabularPolicy
 from verigrad.training.step import loss_of, measure

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from verigrad.algorithms import Algorithm
 from verigrad.batch import Batch, Measured, Tokens, make_batch
-from verigrad.config.schema import ADVANTAGES, CORRECTIONS, DIVERGENCES
+from verigrad.config.algorithm import ADVANTAGES, CORRECTIONS, DIVERGENCES
 from verigrad.policies.tabular import TabularPolicy
 from verigrad.training.step import accumulate, loss_of, measure
 from verigrad.types import Group

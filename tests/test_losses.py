@@ -16,7 +16,7 @@ from torch import Tensor
 from verigrad.algorithms import Algorithm
 from verigrad.algorithms.algorithm import AggregationFunction, LossFunction
 from verigrad.batch import Batch, Measured, make_batch
-from verigrad.config.schema import LOSSES
+from verigrad.config.algorithm import LOSSES
 from verigrad.core import aggregation, corrections, losses
 from verigrad.training.step import loss_of
 

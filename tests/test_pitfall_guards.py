@@ -19,7 +19,7 @@ from torch import Tensor
 import verigrad
 from verigrad.algorithms import Algorithm, Scores
 from verigrad.batch import Batch, Measure, cut, make_batch, minibatches
-from verigrad.config.schema import ADVANTAGES, CORRECTIONS, DIVERGENCES
+from verigrad.config.algorithm import ADVANTAGES, CORRECTIONS, DIVERGENCES
 from verigrad.core import corrections, kl, logprobs
 from verigrad.errors import ConfigError
 from verigrad.policies.causal_lm import separate_logits

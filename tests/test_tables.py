@@ -10,7 +10,7 @@ from builders import allowed_objectives
 from verigrad.algorithms import PRESETS, Algorithm, Recipe, Scores, algorithm_from, build
 from verigrad.algorithms.rules import ROW_MEANS, SEQUENCE_LOSSES
 from verigrad.config import AlgorithmConfig
-from verigrad.config import schema as tables
+from verigrad.config import algorithm as tables
 from verigrad.config.keys import KEYS, SECTIONS
 from verigrad.policies.bundled import BUNDLED
 from verigrad.tasks import TASKS

@@ -1,15 +1,17 @@
 """Typed configuration: TOML and overrides in, one checked value out."""
 
-from verigrad.config.loading import config_from, load_config, to_toml
-from verigrad.config.schema import (
+from verigrad.config.algorithm import (
     ADVANTAGES,
     AGGREGATIONS,
     LOSSES,
-    MODELS,
     PRESETS,
+    AlgorithmConfig,
+)
+from verigrad.config.loading import config_from, load_config, to_toml
+from verigrad.config.schema import (
+    MODELS,
     SHORTHAND,
     TASKS,
-    AlgorithmConfig,
     CheckpointConfig,
     Config,
     EvaluationConfig,

@@ -15,7 +15,8 @@ from itertools import pairwise
 from typing import Any, get_type_hints
 
 from verigrad.config.checks import shown
-from verigrad.config.schema import SHORTHAND, Config, Section
+from verigrad.config.fields import Section
+from verigrad.config.schema import SHORTHAND, Config
 
 CLOSE_ENOUGH = 0.6
 """Names less similar than this are not suggested."""

@@ -43,7 +43,7 @@ class Setting:
     """What a relative path in the value is relative to."""
 
 
-def load_config(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> Config:
+def load_config(path: Path | str, overrides: Sequence[tuple[str, str]] = ()) -> Config:
     """Read a configuration file and lay the overrides of a command line over it.
 
     Args:
@@ -58,8 +58,8 @@ def load_config(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> Config
         ConfigError: The file cannot be read, or a key or value is not accepted. The text is one
             line: the file or "command line", the key, what was found, what is accepted.
     """
-    source = str(path)
-    settings = _settings(_read(path), source=source, base=path.parent)
+    source, file = str(path), Path(path)
+    settings = _settings(_read(file), source=source, base=file.parent)
     return _build(settings | _overriding(overrides), source)
 
 

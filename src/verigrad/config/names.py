@@ -8,8 +8,9 @@ import os
 import re
 from pathlib import Path
 
+from verigrad.config.algorithm import PRESETS
 from verigrad.config.checks import did_you_mean, shown
-from verigrad.config.schema import MODELS, PRESETS, TASKS
+from verigrad.config.schema import MODELS, TASKS
 from verigrad.errors import ConfigError
 
 TASK_NAMES = f"{', '.join(TASKS)}, or file.py:name for a task of your own"

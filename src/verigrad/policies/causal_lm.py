@@ -18,7 +18,7 @@ from verigrad.batch import Tokens
 from verigrad.core.logprobs import entropy, token_log_probs
 from verigrad.policies.base import Continuation, TokenScores
 from verigrad.policies.continuation import PlainContinuation, SharedContinuation, last_positions
-from verigrad.policies.forward import new_cache, plain_logits, run
+from verigrad.policies.forward import plain_logits, run
 from verigrad.policies.models import render, stop_token_ids
 from verigrad.policies.packing import join, may_attend, pack_completions, pack_prompts
 from verigrad.policies.quiet import quiet_transformers
@@ -105,27 +105,15 @@ def shared_logits(model: Any, batch: Tokens) -> Tensor:
     columns = torch.arange(batch.mask.shape[1], device=batch.mask.device)
     fed = columns < batch.lengths.unsqueeze(1) - 1
     completions = pack_completions(batch.token_ids, fed, batch.group_index, lengths)
-    first = batch.mask[:, 0]
-    cache = new_cache()
-    ends = last_positions(prompts, len(batch.prompts))
-    keep = ends[batch.group_index[first]]
-    by_prompt = run(
-        model, prompts, lambda window: may_attend(prompts, prompts, window), cache, keep,
-        batched=False,
+    everything = join(prompts, completions)
+    # The first token of a row is predicted by its prompt's last, each other one by its predecessor.
+    starts = len(prompts.token_ids) + fed.flatten().cumsum(0).view(fed.shape) - 1
+    first = last_positions(prompts, len(batch.prompts))[batch.group_index]
+    predictors = torch.cat([first.unsqueeze(1), starts[:, :-1]], dim=1)
+    return run(
+        model, everything, lambda window: may_attend(everything, everything, window), None,
+        predictors[batch.mask], batched=False,
     )  # fmt: skip
-    if not len(completions.token_ids):
-        return by_prompt
-    keys = join(prompts, completions)
-    predicts = batch.mask[:, 1:][fed[:, :-1]].nonzero().flatten()
-    by_completion = run(
-        model, completions, lambda window: may_attend(completions, keys, window), cache, predicts,
-        batched=False,
-    )  # fmt: skip
-    is_first = (columns == 0).expand_as(batch.mask)[batch.mask]
-    order = torch.where(
-        is_first, is_first.cumsum(0) - 1, len(by_prompt) + (~is_first).cumsum(0) - 1
-    )
-    return torch.cat([by_prompt, by_completion])[order]
 
 
 def separate_logits(model: Any, batch: Tokens) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from verigrad.policies.forward import layers_of, new_cache, run
 from verigrad.policies.packing import PROMPT, Packed, may_attend, pack_prompts
+from verigrad.policies.roomy import roomy_cache
 
 PROMPT_TOKENS_AT_ONCE = 512
 """Prompts are run side by side up to this many tokens, beyond which attention grows costly."""
@@ -68,7 +69,7 @@ class SharedContinuation:
             for index, keys, values in layers_of(cache):
                 rows = [_aligned(part, some, width, completions) for part in (keys, values)]
                 layers.setdefault(index, []).append((rows[0], rows[1]))
-        whole = new_cache()
+        whole = roomy_cache()
         for index, parts in layers.items():
             keys, values = (torch.cat(side) for side in zip(*parts, strict=True))
             whole.update(keys, values, index)

@@ -22,7 +22,7 @@ def run(
         model: the language model.
         tokens: what is fed: one row of N tokens, or N rows of one token if ``batched``.
         allowed: the mask by window: ``[N, keys]``.
-        cache: keys and values so far, extended in place.
+        cache: keys and values so far, extended in place; None keeps none.
         keep: int64, the positions within the row that go through the head; may repeat.
         batched: one token per row rather than one row of tokens.
 
@@ -35,7 +35,7 @@ def run(
         position_ids=tokens.position.view(shape),
         attention_mask=attention_masks(model, allowed, batched=batched),
         cache=cache,
-        use_cache=True,
+        use_cache=cache is not None,
         logits_to_keep=keep,
     )
     logits: Tensor = output.logits

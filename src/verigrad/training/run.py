@@ -168,6 +168,7 @@ def new_state(setup: Setup) -> TrainerState:
         betas=(chosen.beta1, chosen.beta2),
         eps=chosen.eps,
         weight_decay=chosen.weight_decay,
+        fused=True,
     )
     divergence, bonus = setup.algorithm.divergence, setup.algorithm.entropy
     resets = divergence is not None and divergence.reset_every is not None

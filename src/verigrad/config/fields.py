@@ -1,0 +1,35 @@
+"""What the fields of the configuration may hold, and the check that every section makes."""
+
+from dataclasses import fields
+from typing import Annotated, get_type_hints
+
+from verigrad.config.checks import Matching, Range, mismatch
+from verigrad.errors import ConfigError
+
+PositiveInt = Annotated[int, Range(low=1)]
+Count = Annotated[int, Range(low=0)]
+PositiveFloat = Annotated[float, Range(low=0, above=True)]
+NonNegativeFloat = Annotated[float, Range(low=0)]
+Fraction = Annotated[float, Range(low=0, high=1)]
+LineText = Annotated[
+    str,
+    Matching(
+        r"[^\x00-\x1f\x7f\ud800-\udfff]+",
+        "text in quotes, not empty and without control characters",
+    ),
+]
+DeviceText = Annotated[
+    str, Matching(r"auto|cpu|mps|cuda(:\d+)?", '"auto", "cpu", "cuda" or "cuda:1"')
+]
+
+
+class Section:
+    """Checks every field of a configuration section against its type and range when it is made."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError naming the field, what was found and what is accepted."""
+        hints = get_type_hints(type(self), include_extras=True)
+        for spec in fields(self):  # type: ignore[arg-type]
+            problem = mismatch(getattr(self, spec.name), hints[spec.name])
+            if problem:
+                raise ConfigError(f"{type(self).__name__}.{spec.name} {problem}")
