@@ -9,7 +9,7 @@ from builders import allowed_objectives
 
 from verigrad.algorithms import PRESETS, Algorithm, Recipe, Scores, algorithm_from, build
 from verigrad.algorithms.rules import ROW_MEANS, SEQUENCE_LOSSES
-from verigrad.config import AlgorithmConfig
+from verigrad.config import MODELS, SHORTHAND, AlgorithmConfig, schema
 from verigrad.config import algorithm as tables
 from verigrad.config.keys import KEYS, SECTIONS
 from verigrad.policies.bundled import BUNDLED
@@ -33,16 +33,16 @@ def works(algorithm: Algorithm) -> bool:
 
 
 def test_the_tasks_are_those_that_exist():
-    assert set(tables.TASKS) == TASKS.keys()
+    assert set(schema.TASKS) == TASKS.keys()
 
 
-@pytest.mark.parametrize("name", tables.TASKS)
+@pytest.mark.parametrize("name", schema.TASKS)
 def test_a_task_goes_by_its_own_name(name):
     assert TASKS[name]().name == name
 
 
 def test_the_model_aliases_are_the_bundled_models_and_the_table():
-    assert set(tables.MODELS) == {*BUNDLED, "tabular"}
+    assert set(MODELS) == {*BUNDLED, "tabular"}
 
 
 def test_the_presets_are_those_that_exist():
@@ -97,5 +97,5 @@ def test_a_replaced_part_shows_in_the_name():
 
 
 def test_a_shorthand_is_a_key_of_its_section():
-    assert {f"{section}.{key}" for section, key in tables.SHORTHAND.items()} <= KEYS.keys()
-    assert tables.SHORTHAND.keys() <= SECTIONS.keys()
+    assert {f"{section}.{key}" for section, key in SHORTHAND.items()} <= KEYS.keys()
+    assert SHORTHAND.keys() <= SECTIONS.keys()
