@@ -4,15 +4,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from tiny import VOCABULARY
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from verigrad.algorithms import PRESETS, Algorithm, algorithm_from
 from verigrad.batch import Batch, make_batch
 from verigrad.config import AlgorithmConfig
+from verigrad.core.head import head_scores
+from verigrad.policies import causal_lm
 from verigrad.policies.causal_lm import CausalLM
 from verigrad.training.step import Update, update
 from verigrad.types import Completion, Finish, Group, Problem, Prompt, Rollout, Verdict
@@ -150,8 +152,8 @@ class Positions:
 
 
 @contextmanager
-def counted_positions(model: PreTrainedModel) -> Iterator[Positions]:
-    """Count while the block runs, with hooks on the model's first and last layer."""
+def counted_positions(policy: CausalLM) -> Iterator[Positions]:
+    """Count while the block runs, with hooks on first and last layers and around the fused head."""
     positions = Positions()
 
     def enter(module: Any, inputs: tuple[Tensor, ...]) -> None:
@@ -160,12 +162,17 @@ def counted_positions(model: PreTrainedModel) -> Iterator[Positions]:
     def leave(module: Any, inputs: tuple[Tensor, ...]) -> None:
         positions.through_head += inputs[0].shape[:-1].numel()
 
+    def fused(hidden: Tensor, *others: Any, **options: Any) -> Any:
+        positions.through_head += len(hidden)
+        return head_scores(hidden, *others, **options)
+
     hooks = [
-        model.get_input_embeddings().register_forward_pre_hook(enter),
-        model.get_output_embeddings().register_forward_pre_hook(leave),
+        policy.module.get_input_embeddings().register_forward_pre_hook(enter),
+        policy.module.get_output_embeddings().register_forward_pre_hook(leave),
     ]
     try:
-        yield positions
+        with patch.object(causal_lm, "head_scores", fused):
+            yield positions
     finally:
         for hook in hooks:
             hook.remove()

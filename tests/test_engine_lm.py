@@ -57,7 +57,7 @@ def sampling(temperature: float = 1.0, stop_token_ids: tuple[int, ...] = STOPS) 
 def test_generation_runs_each_prompt_once_and_each_completion_token_but_the_last(kind):
     """The last token of a completion predicts nothing, so it is never fed."""
     policy = tiny_policy(kind)
-    with counted_positions(policy.module) as positions:
+    with counted_positions(policy) as positions:
         groups = LocalEngine(policy).generate(PROMPTS, 5, sampling(), DRAWS)
     completions = list(itertools.chain(*groups))
     lengths = [len(completion.token_ids) for completion in completions]
@@ -78,7 +78,7 @@ def test_training_runs_the_prompts_of_groups_with_signal_once_and_other_groups_n
     )
     batch = make_batch([groups[0], silent, groups[1], groups[2]], preset("grpo"))
     assert len(batch.prompts) == 4
-    with counted_positions(policy.module) as positions:
+    with counted_positions(policy) as positions:
         done = update_once(policy, batch)
     assert done.passes == 1
     assert done.prompt_tokens == 1 + 9 + 3
@@ -91,7 +91,7 @@ def test_training_on_groups_without_signal_only_runs_nothing_and_moves_nothing()
     policy = tiny_policy()
     before = {name: values.clone() for name, values in policy.module.state_dict().items()}
     silent = group_of(PROMPTS[0], [completion_of([9, 9]), completion_of([8])], [1 / 3, 1 / 3])
-    with counted_positions(policy.module) as positions:
+    with counted_positions(policy) as positions:
         assert update_once(policy, make_batch([silent], preset("grpo"))) is None
     assert (positions.entered, positions.through_head) == (0, 0)
     for name, values in policy.module.state_dict().items():
@@ -102,7 +102,7 @@ def test_a_group_that_is_cut_runs_its_prompt_once_in_each_of_its_passes():
     """Prompt of 9, completions of 5, 6, 1 and 2 tokens: 9 + 5 + 6 fill a budget of 20."""
     policy = tiny_policy()
     batch = make_batch([ragged_groups()[1]], preset("grpo"))
-    with counted_positions(policy.module) as positions:
+    with counted_positions(policy) as positions:
         done = update_once(policy, batch, token_budget=20)
     assert done.passes == 2
     assert done.prompt_tokens == 9 + 9

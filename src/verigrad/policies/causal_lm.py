@@ -1,9 +1,8 @@
 """A Hugging Face causal language model as a policy.
 
-Each prompt is run once, with gradients, and all its completions continue from its keys and values
-in the model's ordinary cache, laid end to end (see ``policies.packing``). Whether that is exact for
-a model is checked when the policy is made; where it is not, the policy says so once and runs every
-sequence alone.
+Each prompt is run once, with gradients, and all its completions beside it, laid end to end under a
+mask that keeps them apart (see ``policies.packing``). Whether that is exact for a model is checked
+when the policy is made; where it is not, the policy says so once and runs every sequence alone.
 """
 
 import logging
@@ -15,12 +14,19 @@ import torch
 from torch import Tensor
 
 from verigrad.batch import Tokens
+from verigrad.core.head import head_scores
 from verigrad.core.logprobs import entropy, token_log_probs
 from verigrad.policies.base import Continuation, TokenScores
 from verigrad.policies.continuation import PlainContinuation, SharedContinuation, last_positions
-from verigrad.policies.forward import plain_logits, run
+from verigrad.policies.forward import (
+    WindowMask,
+    hidden_states,
+    plain_head,
+    plain_logits,
+    run,
+)
 from verigrad.policies.models import render, stop_token_ids
-from verigrad.policies.packing import join, may_attend, pack_completions, pack_prompts
+from verigrad.policies.packing import Packed, join, may_attend, pack_completions, pack_prompts
 from verigrad.policies.quiet import quiet_transformers
 from verigrad.types import Problem, Prompt
 
@@ -54,6 +60,7 @@ class CausalLM:
         self.stop_token_ids = stop_token_ids(model, tokenizer)
         self.max_positions = _max_positions(model)
         self.shares_prompts = _is_exact(model) if shares_prompts is None else shares_prompts
+        self._head = plain_head(model) if self.shares_prompts else None
 
     def encode(self, problem: Problem) -> Prompt:
         """Render the prompt with the chat template, or as plain text where there is none."""
@@ -76,11 +83,20 @@ class CausalLM:
         self, tokens: Tokens, temperature: float, *, entropy_gradient: bool = False
     ) -> TokenScores:
         """Log-probs and entropy of tokens; see ``policies.base.Policy``."""
-        logits_of = shared_logits if self.shares_prompts else separate_logits
         mask = tokens.mask
-        logits = logits_of(self.module, tokens)
-        log_probs = token_log_probs(logits, tokens.token_ids[mask], temperature)
-        nats = entropy(logits if entropy_gradient else logits.detach(), temperature)
+        chosen = tokens.token_ids[mask]
+        if self._head is not None:
+            packed, predictors = lay_out(tokens)
+            hidden = hidden_states(self.module, packed, _within(packed), predictors)
+            weight, bias = self._head.weight, self._head.bias
+            log_probs, nats = head_scores(
+                hidden, weight, bias, chosen, temperature, entropy_gradient=entropy_gradient
+            )
+        else:
+            logits_of = shared_logits if self.shares_prompts else separate_logits
+            logits = logits_of(self.module, tokens)
+            log_probs = token_log_probs(logits, chosen, temperature)
+            nats = entropy(logits if entropy_gradient else logits.detach(), temperature)
         zeros = torch.zeros(mask.shape, dtype=log_probs.dtype, device=log_probs.device)
         return TokenScores(
             log_probs=zeros.masked_scatter(mask, log_probs),
@@ -94,26 +110,37 @@ class CausalLM:
             self.tokenizer.save_pretrained(folder)
 
 
-def shared_logits(model: Any, batch: Tokens) -> Tensor:
-    """Logits that predict the batch's trained tokens, row by row: ``[mask.sum(), V]``.
+def lay_out(batch: Tokens) -> tuple[Packed, Tensor]:
+    """Prompts once each and then the completions, in one row, and where each token is predicted.
 
-    Prompt tokens enter the model once each, completion tokens once each except the last of a row,
-    which predicts nothing. The head sees exactly the positions that predict a trained token.
+    Completion tokens are all there except the last of a row, which predicts nothing. The second
+    value, ``[mask.sum()]``, holds the position that predicts each trained token, row by row: the
+    prompt's last for the first token of a row, and its predecessor for each other one.
     """
     prompts = pack_prompts([prompt.token_ids for prompt in batch.prompts], str(batch.mask.device))
     lengths = torch.bincount(prompts.group, minlength=len(batch.prompts))
     columns = torch.arange(batch.mask.shape[1], device=batch.mask.device)
     fed = columns < batch.lengths.unsqueeze(1) - 1
     completions = pack_completions(batch.token_ids, fed, batch.group_index, lengths)
-    everything = join(prompts, completions)
-    # The first token of a row is predicted by its prompt's last, each other one by its predecessor.
-    starts = len(prompts.token_ids) + fed.flatten().cumsum(0).view(fed.shape) - 1
+    places = len(prompts.token_ids) + fed.flatten().cumsum(0).view(fed.shape) - 1
     first = last_positions(prompts, len(batch.prompts))[batch.group_index]
-    predictors = torch.cat([first.unsqueeze(1), starts[:, :-1]], dim=1)
-    return run(
-        model, everything, lambda window: may_attend(everything, everything, window), None,
-        predictors[batch.mask], batched=False,
-    )  # fmt: skip
+    predictors = torch.cat([first.unsqueeze(1), places[:, :-1]], dim=1)
+    return join(prompts, completions), predictors[batch.mask]
+
+
+def shared_logits(model: Any, batch: Tokens) -> Tensor:
+    """Logits that predict the batch's trained tokens, row by row: ``[mask.sum(), V]``.
+
+    Prompt tokens enter the model once each, completion tokens once each except the last of a row.
+    The head sees exactly the positions that predict a trained token.
+    """
+    packed, predictors = lay_out(batch)
+    return run(model, packed, _within(packed), None, predictors, batched=False)
+
+
+def _within(packed: Packed) -> WindowMask:
+    """Which of the row's own tokens each token attends to."""
+    return lambda window: may_attend(packed, packed, window)
 
 
 def separate_logits(model: Any, batch: Tokens) -> Tensor:

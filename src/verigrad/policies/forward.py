@@ -42,6 +42,35 @@ def run(
     return logits[:, 0] if batched else logits[0]
 
 
+def hidden_states(model: Any, tokens: Packed, allowed: WindowMask, keep: Tensor) -> Tensor:
+    """What the vocabulary head would see at chosen positions of one row: ``[len(keep), H]``."""
+    output = model.base_model(
+        input_ids=tokens.token_ids.view(1, -1),
+        position_ids=tokens.position.view(1, -1),
+        attention_mask=attention_masks(model, allowed, batched=False),
+        use_cache=False,
+    )
+    hidden: Tensor = output.last_hidden_state
+    return hidden[0, keep]
+
+
+@torch.no_grad()
+def plain_head(model: Any) -> Any | None:
+    """The vocabulary head, when the model's logits are its product with the last hidden states.
+
+    None where the model does more to its logits (a cap, a scale), as a few tokens show.
+    """
+    head = model.get_output_embeddings()
+    if not isinstance(head, torch.nn.Linear):
+        return None
+    tokens = torch.arange(3, device=head.weight.device).unsqueeze(0) % head.out_features
+    hidden = model.base_model(input_ids=tokens, use_cache=False).last_hidden_state
+    found = head(hidden)
+    wanted = model(input_ids=tokens, use_cache=False).logits
+    same = found.shape == wanted.shape and torch.allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    return head if same else None
+
+
 def attention_masks(model: Any, allowed: WindowMask, *, batched: bool) -> Any:
     """The additive mask, or one per kind of layer, as the model takes it."""
     config = model.config.get_text_config()
