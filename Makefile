@@ -34,9 +34,11 @@ mutate: $(READY)  ## plant known mistakes, and see a test turn red for each; min
 long: $(READY)  ## the tests that take thousands of calls; minutes
 	$(BIN)/python -m pytest -m long
 
-bench: $(READY)  ## every benchmark, for each of SEEDS
-	set -e; for script in benchmarks/*.py; do for seed in $(SEEDS); do \
-		$(BIN)/python $$script --seed $$seed; done; done
+bench: $(READY)  ## every benchmark, that of learning for each of SEEDS; hours
+	$(BIN)/python -m pip install --constraint constraints.txt --editable ".[bench]"
+	set -e; for seed in $(SEEDS); do $(BIN)/python benchmarks/addition.py --seed $$seed; done
+	$(BIN)/python benchmarks/sandbox.py --seed 0
+	$(BIN)/python benchmarks/peer.py --seed 0
 
 exercise: $(EXERCISE)/.ready  ## grade the exercise's solution, and its empty starter
 	$(EXERCISE)/bin/python -m pytest exercises/15-grpo-rlvr --impl solution
