@@ -38,7 +38,7 @@ def test_the_plan_of_the_table(capsys):
         "the run": "1500 steps draw 1,500 problems, each about 166.7 times, and at most 12,000 new "
         "tokens",
         "evaluation": "none",
-        "memory": "about 330 kB",
+        "memory": "about 400 MB",
         "disk": "about 4 kB: 2 checkpoints at once and the final policy",
         "folder": "the next free runs/toy-N",
     }
@@ -57,13 +57,13 @@ def test_a_language_model_is_planned_from_its_configuration_alone(config, tmp_pa
     assert not (tmp_path / "runs").exists()
 
 
-def test_memory_is_states_and_one_pass(config, capsys):
+def test_memory_is_libraries_states_one_pass_and_the_logits_of_a_moment(config, capsys):
     states = 4 * 4 * 22_688
-    activations = 100 * 2 * 32 * 40 * 4
-    logits = 3 * 4 * 64 * 36
-    total = states + activations + logits
-    found = planned(capsys, config, "--run.token-budget", 100)
-    assert found["memory"] == f"about {total / 1e6:.0f} MB" == "about 1 MB"
+    activations = 1_000_000 * 2 * 32 * 20 * 4
+    logits = 3 * 4 * 2**24
+    total = 400_000_000 + states + activations + logits
+    found = planned(capsys, config, "--run.token-budget", 1_000_000)
+    assert found["memory"] == f"about {total / 1e9:.1f} GB" == "about 5.7 GB"
 
 
 def test_disk_is_every_checkpoint_one_more_and_the_final_policy(config, capsys):

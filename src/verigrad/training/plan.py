@@ -1,14 +1,17 @@
 """What a run would do and need, said before any weights are loaded.
 
-Memory is an estimate: weights, gradients and the two moments of AdamW are exact; activations and
-logits are those of one pass at the token budget, with about 40 vectors of the hidden size kept per
-layer and token, and three tables of logits.
+Memory is an estimate of the process's peak: weights, gradients and the two moments of AdamW are
+exact; activations are those of one pass at the token budget, with about 20 vectors of the hidden
+size kept per layer and token; logits are those that exist at a time, in training and when a token
+of every completion is drawn; to which comes Python with its libraries.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 from verigrad.config import Config
+from verigrad.core.head import LOGITS_AT_ONCE
+from verigrad.engines.local import ROWS_AT_ONCE
 from verigrad.policies.models import count_parameters, load_model_config
 from verigrad.tasks import load_task
 from verigrad.training.checks import checked_algorithm
@@ -16,8 +19,11 @@ from verigrad.training.folder import check_free
 from verigrad.training.setup import checked_split
 
 FLOAT = 4
-VECTORS_PER_LAYER = 40
+VECTORS_PER_LAYER = 20
+LIBRARIES = 400_000_000
 LOGIT_TABLES = 3
+DRAWN_LOGIT = 5 * FLOAT
+"""Bytes per logit when tokens are drawn: it, its probability, and their sums in float64."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +96,9 @@ def _memory(config: Config, size: Size) -> int:
     tokens = config.run.token_budget
     activations = tokens * size.layers * size.hidden * VECTORS_PER_LAYER * FLOAT
     rows = config.sampling.problems * config.sampling.completions
-    logits = LOGIT_TABLES * FLOAT * size.vocabulary
-    trained = min(tokens, rows * config.sampling.max_new_tokens)
-    return states + activations + logits * trained
+    trained = LOGIT_TABLES * FLOAT * min(LOGITS_AT_ONCE, tokens * size.vocabulary)
+    drawn = DRAWN_LOGIT * min(ROWS_AT_ONCE, rows) * size.vocabulary
+    return LIBRARIES + states + activations + max(trained, drawn)
 
 
 def _disk(config: Config, size: Size) -> int:
