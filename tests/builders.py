@@ -5,7 +5,7 @@ token of its prompt.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import product
 from typing import Any
 
@@ -150,3 +150,11 @@ def gradient_of(
 def assert_same_gradient(actual: Tensor, expected: Tensor) -> None:
     """Hold a float64 gradient to 1e-12, relative to the largest entry where that is above 1."""
     assert (actual - expected).abs().max() <= 1e-12 * max(1.0, expected.abs().max().item())
+
+
+def assert_same_batch(actual: Batch, expected: Batch) -> None:
+    """Hold every field of a batch to that of another, bit for bit."""
+    for field in fields(Batch):
+        one, other = getattr(actual, field.name), getattr(expected, field.name)
+        same = torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+        assert same, f"{field.name} differs: {one} and {other}"

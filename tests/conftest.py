@@ -1,7 +1,9 @@
 """What every test starts from: one thread, no network, the same random examples each time."""
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -10,3 +12,16 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 settings.register_profile("verigrad", derandomize=True, deadline=None)
 settings.load_profile("verigrad")
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Work in an empty folder; the function writes run.toml there and returns its name."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(text: str | bytes) -> Path:
+        path = Path("run.toml")
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write

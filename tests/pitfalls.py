@@ -29,7 +29,6 @@ def _cannot(mistake: str, why: str) -> Pitfall:
     return Pitfall(mistake, cannot=why)
 
 
-GUARDS = "pitfall_guards.py::test_"
 ADVANTAGES = "advantages.py::test_golden_advantages"
 WEIGHTS = "aggregation.py::test_golden_weights"
 LOSSES = "losses.py::test_golden_losses_per_token"
@@ -42,18 +41,18 @@ PITFALLS: dict[int, Pitfall] = {
     ),
     2: _by(
         "the denominator counts tokens that were masked before the step",
-        f"{GUARDS}a_truncated_completion_that_is_masked_leaves_the_denominator",
+        "taking_part.py::test_a_truncated_completion_that_is_masked_leaves_the_denominator",
     ),
     3: _by(
         "the denominator shrinks with a mask made inside the loss",
-        f"{GUARDS}tokens_that_are_left_out_of_the_policy_loss_stay_in_the_denominator",
-        f"{GUARDS}tokens_that_a_correction_rejects_stay_in_the_denominator",
+        "entropy.py::test_tokens_that_are_left_out_of_the_policy_loss_stay_in_the_denominator",
+        "another_sampler.py::test_tokens_that_a_correction_rejects_stay_in_the_denominator",
     ),
     4: _by("the constant length is the padded width", WEIGHTS),
     5: _cannot("a factor of the number of ranks is missing", "one process trains"),
     6: _by(
         "the denominator is that of another set of rows than the update's",
-        f"{GUARDS}each_minibatch_has_the_denominator_of_its_own_rows",
+        "minibatches.py::test_each_minibatch_has_the_denominator_of_its_own_rows",
     ),
     7: _by(
         "a second code path forgets a factor",
@@ -75,19 +74,19 @@ PITFALLS: dict[int, Pitfall] = {
     14: _by("equal rewards are told by == 0", ADVANTAGES),
     15: _by(
         "a leave-one-out deviation divides",
-        f"{GUARDS}one_completion_that_differs_gets_no_huge_advantage",
+        "advantages.py::test_one_completion_that_differs_gets_no_huge_advantage",
         "advantages.py::test_the_leave_one_out_mean_is_not_divided_by_a_leave_one_out_deviation",
     ),
     16: _by("rows are grouped by their place", ADVANTAGES),
     17: _by(
         "rows are grouped by the content of the prompt",
-        f"{GUARDS}the_same_prompt_drawn_twice_makes_two_groups",
+        "taking_part.py::test_the_same_prompt_drawn_twice_makes_two_groups",
     ),
     18: _by(
         "a reward that is missing or no number becomes 0",
         ADVANTAGES,
         "verifiers.py::test_a_verifier_that_raises_or_exits_has_failed",
-        "batch.py::test_a_failed_verdict_leaves_the_batch_of_a_step_without_that_rollout",
+        "taking_part.py::test_a_failed_verdict_leaves_the_batch_of_a_step_without_that_rollout",
     ),
     19: _by(
         "a centred advantage is taken for an unbiased one",
@@ -102,7 +101,7 @@ PITFALLS: dict[int, Pitfall] = {
     24: _by(
         "the trainer leaves the temperature out",
         "step.py::test_the_gradient_of_a_token_is_its_weight_times_advantage_times_the_score",
-        f"{GUARDS}log_probs_of_before_the_first_update_do_not_depend_on_the_passes",
+        "minibatches.py::test_log_probs_of_before_the_first_update_do_not_depend_on_the_passes",
     ),
     25: _by(
         "the sampler's log-probs leave the temperature out",
@@ -117,9 +116,9 @@ PITFALLS: dict[int, Pitfall] = {
         "entropy without temperature, without gradient, or nan at an impossible token",
         "logprobs.py::test_golden_log_probs_entropy_and_gradient",
         "logprobs.py::test_an_impossible_token_contributes_nothing_to_the_entropy",
-        f"{GUARDS}the_entropy_bonus_has_the_gradient_of_the_mean_entropy",
-        f"{GUARDS}the_entropy_of_a_language_model_has_the_gradient_of_its_logits",
-        f"{GUARDS}an_impossible_token_leaves_the_gradient_of_the_entropy_finite",
+        "entropy.py::test_the_entropy_bonus_has_the_gradient_of_the_mean_entropy",
+        "entropy.py::test_the_entropy_of_a_language_model_has_the_gradient_of_its_logits",
+        "entropy.py::test_an_impossible_token_leaves_the_gradient_of_the_entropy_finite",
     ),
     29: _by(
         "the mask is a factor, and 0 * inf is nan",
@@ -132,7 +131,7 @@ PITFALLS: dict[int, Pitfall] = {
     ),
     31: _by(
         "old log-probs depend on how the batch was cut",
-        f"{GUARDS}log_probs_of_before_the_first_update_do_not_depend_on_the_passes",
+        "minibatches.py::test_log_probs_of_before_the_first_update_do_not_depend_on_the_passes",
     ),
     32: _by(
         "dropout is on",
@@ -149,43 +148,43 @@ PITFALLS: dict[int, Pitfall] = {
     # Losses
     35: _by(
         "a divergence's gradient is that of another one",
-        f"{GUARDS}a_divergence_in_the_loss_descends_the_reverse_divergence",
-        f"{GUARDS}a_divergence_with_a_ratio_does_so_for_samples_of_the_old_policy",
-        f"{GUARDS}k3_in_the_loss_descends_the_forward_divergence",
+        "reference.py::test_a_divergence_in_the_loss_descends_the_reverse_divergence",
+        "reference.py::test_a_divergence_with_a_ratio_does_so_for_samples_of_the_old_policy",
+        "reference.py::test_k3_in_the_loss_descends_the_forward_divergence",
     ),
     36: _by(
         "a documented name does not run",
-        f"{GUARDS}every_divergence_that_a_configuration_accepts_reaches_the_gradient",
-        f"{GUARDS}every_correction_that_a_configuration_accepts_reaches_the_gradient",
+        "reference.py::test_every_divergence_that_a_configuration_accepts_reaches_the_gradient",
+        "another_sampler.py::test_every_correction_that_a_configuration_accepts_reaches_the_gradient",
         "algorithm_docs.py::test_the_page_names_everything_that_a_configuration_accepts",
     ),
     37: _by("k3 is clamped, and its gradient goes", "kl.py::test_golden_divergences"),
     38: _by(
         "the correction is that of the current policy",
-        f"{GUARDS}the_correction_stays_that_of_the_policy_before_the_first_update",
+        "another_sampler.py::test_the_correction_stays_that_of_the_policy_before_the_first_update",
     ),
     39: _by(
         "product and geometric mean go by one name",
-        f"{GUARDS}product_and_geometric_mean_of_a_row_are_two_corrections",
+        "corrections.py::test_product_and_geometric_mean_of_a_row_are_two_corrections",
     ),
     40: _by(
         "the mismatch is measured after truncation",
-        f"{GUARDS}the_mismatch_is_measured_before_anything_is_truncated",
+        "another_sampler.py::test_the_mismatch_is_measured_before_anything_is_truncated",
     ),
     41: _by("cispo's bound is read as a distance, or the reverse", LOSSES),
     42: _by(
         "gspo with weights by length, or with a product of ratios",
         LOSSES,
-        f"{GUARDS}a_loss_per_sequence_with_a_weight_by_length_is_refused",
+        "rules.py::test_a_loss_per_sequence_with_a_weight_by_length_is_refused",
     ),
     43: _by(
         "later updates on a batch are treated as the first",
-        f"{GUARDS}every_update_on_a_batch_has_the_log_probs_of_before_the_first",
-        f"{GUARDS}a_step_makes_as_many_updates_as_epochs_times_minibatches",
+        "minibatches.py::test_every_update_on_a_batch_has_the_log_probs_of_before_the_first",
+        "minibatches.py::test_a_step_makes_as_many_updates_as_epochs_times_minibatches",
     ),
     44: _by(
         "whether groups without signal have a divergence term is left to chance",
-        f"{GUARDS}groups_without_signal_are_held_to_the_reference_too",
+        "reference.py::test_groups_without_signal_are_held_to_the_reference_too",
     ),
     45: _by(
         "a loss of 0 is taken for nothing to learn",
@@ -204,7 +203,7 @@ PITFALLS: dict[int, Pitfall] = {
     ),
     48: _by(
         "without a stop token the padding trains",
-        f"{GUARDS}a_short_truncated_completion_trains_its_own_tokens_only",
+        "taking_part.py::test_a_short_truncated_completion_trains_its_own_tokens_only",
     ),
     49: _by(
         "tokens are made again from text",
@@ -216,7 +215,7 @@ PITFALLS: dict[int, Pitfall] = {
     ),
     51: _by(
         "groups are dropped by the shaped reward",
-        f"{GUARDS}a_punishment_for_length_brings_no_group_without_signal_back",
+        "taking_part.py::test_a_punishment_for_length_brings_no_group_without_signal_back",
     ),
     52: _by(
         "completions of a shared prompt see each other",
@@ -237,7 +236,7 @@ PITFALLS: dict[int, Pitfall] = {
     ),
     56: _by(
         "rollouts that are too old take part",
-        f"{GUARDS}a_rollout_that_is_too_old_is_left_out_before_any_mean",
+        "taking_part.py::test_a_rollout_that_is_too_old_is_left_out_before_any_mean",
     ),
     57: _by(
         "the reward that is logged is an advantage",

@@ -228,3 +228,15 @@ def test_the_leave_one_out_mean_is_not_divided_by_a_leave_one_out_deviation() ->
         if name in PASS_AT_K:
             continue
         assert estimate(name, rewards, torch.zeros(8, dtype=torch.int64)).abs().max() < 10
+
+
+@pytest.mark.parametrize("name", ADVANTAGES)
+def test_one_completion_that_differs_gets_no_huge_advantage(name: str) -> None:
+    algorithm = make_algorithm("grpo", advantage=name, pass_k=2)
+    scores = Scores(
+        rewards=torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64),
+        group_index=torch.zeros(4, dtype=torch.int64),
+        mask=torch.ones(4, 1, dtype=torch.bool),
+    )
+    advantages = algorithm.advantages(scores)
+    assert 0 < advantages.abs().max() < 10

@@ -102,3 +102,23 @@ def test_a_very_large_difference_stays_finite() -> None:
     old, sampled, mask = tensor([[0.0]]), tensor([[-1e4]]), torch.tensor([[True]])
     weights = corrections.sequence_masked(old, sampled, mask, high=inf)
     assert weights.item() == pytest.approx(exp(20))
+
+
+def test_product_and_geometric_mean_of_a_row_are_two_corrections() -> None:
+    old = torch.full((1, 2), 0.1, dtype=torch.float64)
+    mask = torch.ones(1, 2, dtype=torch.bool)
+    none = torch.zeros_like(old)
+    bounds = {"low": exp(0.05), "high": exp(0.15)}
+    product = corrections.sequence_truncated(old, none, mask)
+    assert product.tolist() == [[pytest.approx(exp(0.2))] * 2]
+    assert corrections.sequence_masked(old, none, mask, **bounds).tolist() == [[0, 0]]
+    geometric = corrections.geometric_masked(old, none, mask, **bounds)
+    assert geometric.tolist() == [[pytest.approx(exp(0.1))] * 2]
+
+
+def test_the_mean_of_a_long_row_is_not_cut_where_its_sum_would_be() -> None:
+    """Thirty tokens of ratio e: their product is beyond every bound, their mean is not."""
+    row = ratios(*[exp(1)] * 30)
+    assert not corrections.geometric_masked(*row, low=0.5, high=2.0).any()
+    kept = corrections.geometric_masked(*row, low=2.7, high=2.8)
+    assert kept.tolist() == [[2.0] * 30]

@@ -120,3 +120,10 @@ def test_what_is_no_algorithm_is_refused(own: str) -> None:
 def test_a_name_that_the_file_does_not_define_is_refused_with_those_it_does(own: str) -> None:
     with pytest.raises(ConfigError, match=r"has no 'sings'; it defines: .*signs"):
         make_algorithm(f"{own}:sings")
+
+
+@pytest.mark.parametrize("loss", ["gspo", "gmpo", "luspo"])
+@pytest.mark.parametrize("rule", ["token_mean", "const_norm", "group_token_mean"])
+def test_a_loss_per_sequence_with_a_weight_by_length_is_refused(loss: str, rule: str) -> None:
+    with pytest.raises(ConfigError, match="seq_mean_token_mean"):
+        make_algorithm("grpo", loss=loss, aggregation=rule)

@@ -76,8 +76,8 @@ MUTATIONS = (
     Mutation(
         8,
         "core/losses.py",
-        "return _seen(-advantages * _row_mean(kept, mask).exp(), mask)",
-        "return _seen(-advantages * _row_mean(kept, mask).exp() / len(mask), mask)",
+        "return seen(-advantages * row_mean(kept, mask).exp(), mask)",
+        "return seen(-advantages * row_mean(kept, mask).exp() / len(mask), mask)",
     ),
     Mutation(
         9,
@@ -239,7 +239,7 @@ MUTATIONS = (
     ),
     Mutation(
         29,
-        "core/losses.py",
+        "core/ratios.py",
         "    return torch.where(mask, values, 0.0)\n",
         "    return values * mask\n",
     ),
@@ -276,8 +276,8 @@ MUTATIONS = (
     Mutation(
         35,
         "core/kl.py",
-        "    ratio = _ratio(log_probs, old_log_probs, mask)\n",
-        "    ratio = _ratio(log_probs, old_log_probs, mask).detach()\n",
+        "    ratio = token_ratio(log_probs, old_log_probs, mask)\n",
+        "    ratio = token_ratio(log_probs, old_log_probs, mask).detach()\n",
     ),
     Mutation(
         35,
@@ -310,9 +310,8 @@ MUTATIONS = (
     Mutation(
         39,
         "core/corrections.py",
-        "ratio = _row_sum(old_log_probs, sampling_log_probs, mask).exp().clamp(max=cap)",
-        "ratio = _row_sum(old_log_probs, sampling_log_probs, mask) / mask.sum(1, keepdim=True)\n"
-        "    ratio = ratio.exp().clamp(max=cap)",
+        "ratio = row_product(old_log_probs, sampling_log_probs, mask).clamp(max=cap)",
+        "ratio = row_mean_ratio(old_log_probs, sampling_log_probs, mask).clamp(max=cap)",
     ),
     Mutation(
         40,
@@ -334,9 +333,9 @@ MUTATIONS = (
     ),
     Mutation(
         42,
-        "core/losses.py",
-        "mean = _row_mean(_log_ratio(log_probs, old_log_probs, mask), mask)",
-        "mean = _log_ratio(log_probs, old_log_probs, mask).sum(dim=1, keepdim=True)",
+        "core/ratios.py",
+        "return bounded(row_mean(log_ratio(log_probs, others, mask), mask)).exp()",
+        "return row_product(log_probs, others, mask)",
     ),
     Mutation(
         43,
@@ -404,8 +403,9 @@ MUTATIONS = (
     Mutation(
         51,
         "batch/making.py",
-        "if not (algorithm.counts_no_signal or group.has_signal):",
-        "if not (algorithm.counts_no_signal or group.has_signal or algorithm.punish_length):",
+        "return rows if has_signal or algorithm.counts_no_signal else ()",
+        "shaped = algorithm.punish_length is not None\n"
+        "    return rows if has_signal or shaped or algorithm.counts_no_signal else ()",
     ),
     Mutation(
         52,
@@ -439,10 +439,8 @@ MUTATIONS = (
     Mutation(
         56,
         "batch/making.py",
-        "    if algorithm.max_staleness is None:\n        return group.scored\n",
-        "    if algorithm.max_staleness is None or group.scored[0].completion.policy_version >= (\n"
-        "        policy_version - algorithm.max_staleness\n"
-        "    ):\n        return group.scored\n",
+        "rows = tuple(row for row in rows if row.completion.policy_version >= oldest)",
+        "rows = rows if rows and rows[0].completion.policy_version >= oldest else ()",
     ),
     Mutation(
         57,

@@ -19,7 +19,8 @@ class Scores:
     """
 
     rewards: Tensor
-    """``[B]`` float64, of scored rollouts only, shaped (length, divergence) where that is on."""
+    """``[B]`` float64, of scored rollouts only, shaped (length, divergence) where that is on; a
+    divergence that is ``per_token`` is not in them."""
 
     group_index: Tensor
     """``[B]`` int64, which group each row belongs to."""
@@ -62,6 +63,10 @@ class Divergence:
 
     estimator: DivergenceFunction | None
     """The term in the loss; None puts k1 into the reward instead, before any baseline."""
+
+    per_token: bool = False
+    """Without an estimator: the advantage function subtracts the divergence itself, token by token,
+    from ``Scores.kl``; otherwise the sum over the row is in the reward that it sees."""
 
     reference: str = "start"
     """A model, or "start" for the policy that the run begins with."""
@@ -134,7 +139,8 @@ class Algorithm:
     """Rollouts sampled more updates ago than this are left out, whole; None for no limit."""
 
     smallest_group: int = 1
-    """Fewest completions per problem that its advantages are defined for."""
+    """Fewest completions per problem that its advantages are defined for; a group of which fewer
+    are left, because verifications failed, counts as one without signal."""
 
     notes: tuple[str, ...] = ()
     """What a person should know about this combination."""
@@ -145,10 +151,14 @@ class Algorithm:
         return self.epochs * self.minibatches
 
     @property
+    def divergence_in_reward(self) -> bool:
+        """Whether the divergence is part of the reward, not of the loss."""
+        return self.divergence is not None and self.divergence.estimator is None
+
+    @property
     def needs_old(self) -> bool:
         """Whether the trainer's log-probs before the first update are used."""
-        in_reward = self.divergence is not None and self.divergence.estimator is None
-        return self.updates > 1 or self.correction is not None or in_reward
+        return self.updates > 1 or self.correction is not None or self.divergence_in_reward
 
     @property
     def needs_measuring(self) -> bool:

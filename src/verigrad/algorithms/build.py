@@ -64,7 +64,8 @@ def algorithm_from(config: AlgorithmConfig, *, max_new_tokens: int) -> Algorithm
         epochs=recipe.epochs,
         minibatches=recipe.minibatches,
         max_staleness=recipe.max_staleness,
-        smallest_group=(recipe.pass_k or 1) if recipe.advantage in PASS_AT_K else 1,
+        # One completion alone has nothing to be compared with, whatever k is.
+        smallest_group=max(2, recipe.pass_k or 1) if recipe.advantage in PASS_AT_K else 1,
         notes=notes_on(recipe),
     )
 
@@ -117,6 +118,12 @@ def _by_component(
     return bind
 
 
+def _reinforce_pp(recipe: Recipe) -> AdvantageFunction:
+    """A divergence that is in the reward is subtracted token by token, what is still to come."""
+    beta = recipe.kl_beta if recipe.kl == "k1_in_reward" else 0.0
+    return lambda s: advantages.reinforce_pp(s.rewards, s.mask, s.kl, beta=beta)
+
+
 ADVANTAGES: dict[str, Callable[[Recipe], AdvantageFunction]] = {
     "grpo": _centred(advantages.grpo, "eps"),
     "dr_grpo": _centred(advantages.dr_grpo),
@@ -128,8 +135,7 @@ ADVANTAGES: dict[str, Callable[[Recipe], AdvantageFunction]] = {
     "pkpo": _centred(pass_at_k.pkpo, "k"),
     "passk_loo": _centred(pass_at_k.passk_loo, "k"),
     "opo": lambda recipe: lambda s: advantages.opo(s.rewards, s.group_index, s.mask),
-    # The divergence, where it belongs to the reward, is in the rewards already.
-    "reinforce_pp": lambda recipe: lambda s: advantages.reinforce_pp(s.rewards, s.mask),
+    "reinforce_pp": _reinforce_pp,
     "reinforce_pp_baseline": lambda recipe: (
         lambda s: advantages.reinforce_pp_baseline(s.rewards, s.group_index, s.mask)
     ),
@@ -215,9 +221,11 @@ def _loss(recipe: Recipe) -> LossFunction:
 def _divergence(recipe: Recipe) -> Divergence | None:
     if recipe.kl is None:
         return None
+    estimator = DIVERGENCES[recipe.kl]
     return Divergence(
         beta=recipe.kl_beta,
-        estimator=DIVERGENCES[recipe.kl],
+        estimator=estimator,
+        per_token=estimator is None and recipe.advantage == "reinforce_pp",
         reference=recipe.reference,
         reset_every=recipe.kl_reset_every,
     )

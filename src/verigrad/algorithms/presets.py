@@ -45,8 +45,8 @@ class Recipe:
 
 
 PRESETS: dict[str, Recipe] = {
-    # DeepSeekMath 2402.03300: each row's mean weighs the same. Its divergence term (k3, beta 0.04)
-    # is off here, as in the field's practice since.
+    # DeepSeekMath 2402.03300: each row's mean weighs the same. Its divergence term, k3 in the loss,
+    # is off here, as in most runs since.
     "grpo": Recipe(
         advantage="grpo",
         loss="ppo_clip",

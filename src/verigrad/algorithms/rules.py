@@ -13,6 +13,9 @@ ON_POLICY_LOSSES = ("reinforce", "on_policy")
 
 PASS_AT_K = ("passk_analytic", "pkpo", "passk_loo")
 
+BY_PART = ("gdpo", "sum_then_grpo")
+"""Advantages of the named parts of a reward."""
+
 
 def refuse_wrong(recipe: Recipe) -> None:
     """Refuse parts that do not go together.
@@ -54,6 +57,12 @@ def _wrongs(recipe: Recipe) -> list[tuple[bool, str]]:
         (
             r.advantage in PASS_AT_K and r.pass_k is None,
             f"advantage {r.advantage!r} needs pass_k, the k of pass@k",
+        ),
+        (
+            r.advantage in BY_PART and (r.kl == "k1_in_reward" or r.overlong_share is not None),
+            f"advantage {r.advantage!r} sees the named parts of the reward, not what a punishment "
+            "for length or a divergence adds to the whole; make the length a part, or the "
+            "divergence a term of the loss ('ratio_k3')",
         ),
         (
             r.delta is not None and r.delta <= 1 + (r.clip_high or 0.0),

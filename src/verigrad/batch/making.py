@@ -1,7 +1,7 @@
 """From the groups of a step to its batch."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
@@ -29,7 +29,8 @@ def make_batch(
     """Lay out the scored rollouts of a step and give each token its advantage and weight.
 
     A failed rollout, or one that is too old, is left out before anything is computed, so every mean
-    and denominator is that of a step in which it was never drawn.
+    and denominator is that of a step in which it was never drawn. A group of which too little is
+    left for the algorithm's advantages counts as one without signal.
 
     Args:
         groups: the groups of one step.
@@ -73,12 +74,13 @@ def make_batch(
 
 def _kept(group: Group, algorithm: Algorithm, policy_version: int) -> tuple[Rollout, ...]:
     """The rollouts of a group that take part in the step."""
-    if not (algorithm.counts_no_signal or group.has_signal):
-        return ()
-    if algorithm.max_staleness is None:
-        return group.scored
-    oldest = policy_version - algorithm.max_staleness
-    return tuple(row for row in group.scored if row.completion.policy_version >= oldest)
+    rows = group.scored
+    if algorithm.max_staleness is not None:
+        oldest = policy_version - algorithm.max_staleness
+        rows = tuple(row for row in rows if row.completion.policy_version >= oldest)
+    left = replace(group, rollouts=rows)
+    has_signal = left.has_signal and len(rows) >= algorithm.smallest_group
+    return rows if has_signal or algorithm.counts_no_signal else ()
 
 
 def lay_out(
@@ -126,20 +128,47 @@ def _filled(present: Tensor, rows: Sequence[Sequence[float]], dtype: torch.dtype
 def _advantages(
     tokens: Tokens, rollouts: Sequence[Rollout], algorithm: Algorithm, measured: Measured | None
 ) -> Tensor:
-    """``[B, T]`` float64 on the CPU, 0 off the mask; one that is not finite is an error."""
+    """``[B, T]`` float64 on the CPU, 0 off the mask and where a group is too small for them.
+
+    Raises:
+        BadNumbersError: what they are made from, or one of them, is not finite.
+    """
     scores = scores_of(tokens, rollouts, algorithm, measured)
     _refuse_not_finite(scores.rewards, rollouts, "the reward")
     if scores.components is not None:
         _refuse_not_finite(scores.components, rollouts, "a part of the reward")
-    try:
-        values = algorithm.advantages(scores)
-    except ValueError as error:
-        raise BadNumbersError(f"{algorithm.name}: {error}") from error
-    if values.dim() == 1:
-        values = values.unsqueeze(1)
+    if scores.kl is not None and algorithm.divergence_in_reward:
+        divergence = torch.where(scores.mask, scores.kl, 0.0)
+        _refuse_not_finite(divergence, rollouts, "the divergence in the reward")
+    sizes = scores.group_index.bincount()
+    large = (sizes >= algorithm.smallest_group)[scores.group_index]
+    values = torch.zeros(scores.mask.shape, dtype=torch.float64)
+    if large.any():
+        values[large] = _found(algorithm, _rows_of(scores, large))
     values = torch.where(scores.mask, values, 0.0)
     _refuse_not_finite(values, rollouts, f"the advantage by {algorithm.name!r}")
     return values
+
+
+def _found(algorithm: Algorithm, scores: Scores) -> Tensor:
+    """What the algorithm's own function gives, ``[B, 1]`` or ``[B, T]`` float64."""
+    try:
+        values = algorithm.advantages(scores).double()
+    except ValueError as error:
+        raise BadNumbersError(f"{algorithm.name}: {error}") from error
+    return values if values.dim() == 2 else values.unsqueeze(1)
+
+
+def _rows_of(scores: Scores, chosen: Tensor) -> Scores:
+    """The rows that are chosen, ``[B]`` bool."""
+    return replace(
+        scores,
+        rewards=scores.rewards[chosen],
+        group_index=scores.group_index[chosen],
+        mask=scores.mask[chosen],
+        components=None if scores.components is None else scores.components[chosen],
+        kl=None if scores.kl is None else scores.kl[chosen],
+    )
 
 
 def _refuse_not_finite(values: Tensor, rollouts: Sequence[Rollout], what: str) -> None:
@@ -167,7 +196,7 @@ def scores_of(
     if measured is not None and measured.reference_log_probs is not None:
         kl = (measured.old_log_probs - measured.reference_log_probs).double().cpu()
         term = algorithm.divergence
-        if term is not None and term.estimator is None:
+        if term is not None and term.estimator is None and not term.per_token:
             rewards = divergence_in_reward(rewards, kl, mask, beta=term.beta)
     components, weights = _components(rollouts)
     return Scores(

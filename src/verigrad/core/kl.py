@@ -10,12 +10,9 @@ As losses all of them see only the token at hand. For the exact gradient of a se
 put :func:`k1` in the reward, summed over the tokens.
 """
 
-import torch
 from torch import Tensor
 
-LOG_RATIO_LIMIT = 20.0
-"""Log-ratios are clamped to this size. The result is not, unless asked: that would remove the
-gradient exactly where the policy has left the reference."""
+from verigrad.core.ratios import bounded, log_ratio, seen, token_ratio
 
 
 def k1(
@@ -23,7 +20,7 @@ def k1(
 ) -> Tensor:
     """``d``. Value: reverse, unbiased. Expected gradient as a loss: 0, so for the reward only."""
     del old_log_probs
-    return _distance(log_probs, reference_log_probs, mask)
+    return log_ratio(log_probs, reference_log_probs, mask)
 
 
 def absolute(
@@ -31,7 +28,7 @@ def absolute(
 ) -> Tensor:
     """``|d|``. A size to look at; no divergence in value or in gradient."""
     del old_log_probs
-    return _distance(log_probs, reference_log_probs, mask).abs()
+    return log_ratio(log_probs, reference_log_probs, mask).abs()
 
 
 def k2(
@@ -39,7 +36,7 @@ def k2(
 ) -> Tensor:
     """``d ** 2 / 2``. Value: biased. Gradient as a loss: reverse, on-policy."""
     del old_log_probs
-    return _distance(log_probs, reference_log_probs, mask).square() / 2
+    return log_ratio(log_probs, reference_log_probs, mask).square() / 2
 
 
 def k3(
@@ -57,9 +54,9 @@ def k3(
     from the reference.
     """
     del old_log_probs
-    d = _distance(log_probs, reference_log_probs, mask).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-    value = torch.exp(-d) + d - 1
-    return torch.where(mask, value if limit is None else value.clamp(max=limit), 0.0)
+    d = bounded(log_ratio(log_probs, reference_log_probs, mask))
+    value = (-d).exp() + d - 1
+    return seen(value if limit is None else value.clamp(max=limit), mask)
 
 
 def k3_value_k2_gradient(
@@ -79,7 +76,7 @@ def ratio_k3(
     Value and gradient: reverse, on-policy and for samples of the old policy. On-policy the ratio is
     1 while its gradient is not, so it is no decoration there.
     """
-    ratio = _ratio(log_probs, old_log_probs, mask)
+    ratio = token_ratio(log_probs, old_log_probs, mask)
     return ratio * k3(log_probs, old_log_probs, reference_log_probs, mask)
 
 
@@ -87,13 +84,6 @@ def ratio_k1(
     log_probs: Tensor, old_log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor
 ) -> Tensor:
     """``ratio * k1`` with the gradient through the ratio: reverse in both, off-policy too."""
-    return _ratio(log_probs, old_log_probs, mask) * _distance(log_probs, reference_log_probs, mask)
-
-
-def _distance(log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask, log_probs, 0.0) - torch.where(mask, reference_log_probs, 0.0)
-
-
-def _ratio(log_probs: Tensor, old_log_probs: Tensor, mask: Tensor) -> Tensor:
-    d = _distance(log_probs, old_log_probs, mask)
-    return d.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+    return token_ratio(log_probs, old_log_probs, mask) * log_ratio(
+        log_probs, reference_log_probs, mask
+    )

@@ -12,20 +12,26 @@ Bounds are distances from 1: ``clip_low = 0.2`` clips a ratio at 0.8. ``A`` is t
 import torch
 from torch import Tensor
 
-LOG_RATIO_LIMIT = 20.0
-"""Log-ratios are clamped to this size, so that a ratio stays below 4.9e8."""
+from verigrad.core.ratios import (
+    log_ratio,
+    row_mean,
+    row_mean_ratio,
+    row_product,
+    seen,
+    token_ratio,
+)
 
 
 def reinforce(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
     """Williams 1992: ``-A log pi``; gradient ``-A``. ``old_log_probs`` plays no part."""
     del old_log_probs
-    return -_seen(advantages, mask) * _seen(log_probs, mask)
+    return -seen(advantages, mask) * seen(log_probs, mask)
 
 
 def on_policy(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
     """``-A exp(log pi - sg(log pi))``: value ``-A``, gradient ``-A``."""
     del old_log_probs
-    return -_seen(advantages, mask) * _ratio(log_probs, log_probs.detach(), mask)
+    return -seen(advantages, mask) * token_ratio(log_probs, log_probs.detach(), mask)
 
 
 def ppo_clip(
@@ -58,15 +64,15 @@ def ppo_clip(
         delta: above 1 + clip_high; the ratio of the unclipped branch is at most this (INTELLECT-2,
             2505.07291, section 4.1). Both bound what a negative advantage can do at a large ratio.
     """
-    advantages = _seen(advantages, mask)
-    ratio = _ratio(log_probs, old_log_probs, mask)
+    advantages = seen(advantages, mask)
+    ratio = token_ratio(log_probs, old_log_probs, mask)
     clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
     unclipped = ratio if delta is None else ratio.clamp(max=delta)
     surrogate = torch.minimum(unclipped * advantages, clipped * advantages)
     if dual_clip is not None:
         floor = torch.maximum(surrogate, dual_clip * advantages)
         surrogate = torch.where(advantages < 0, floor, surrogate)
-    return _seen(-surrogate, mask)
+    return seen(-surrogate, mask)
 
 
 def cispo(
@@ -85,8 +91,8 @@ def cispo(
     The defaults keep the weight in [0, 5], ScaleRL's (2510.13786). Other trainers give the same
     name to the bound itself rather than to its distance from 1.
     """
-    weight = _ratio(log_probs, old_log_probs, mask).detach().clamp(1 - clip_low, 1 + clip_high)
-    return -weight * _seen(advantages, mask) * _seen(log_probs, mask)
+    weight = token_ratio(log_probs, old_log_probs, mask).detach().clamp(1 - clip_low, 1 + clip_high)
+    return -weight * seen(advantages, mask) * seen(log_probs, mask)
 
 
 def gspo(
@@ -105,7 +111,7 @@ def gspo(
 
     Meant for seq_mean_token_mean. A geometric mean stays close to 1, hence the small bounds.
     """
-    ratio = _sequence_ratio(log_probs, old_log_probs, mask)
+    ratio = row_mean_ratio(log_probs, old_log_probs, mask)
     return _clipped_surrogate(ratio, advantages, mask, clip_low, clip_high)
 
 
@@ -123,8 +129,8 @@ def gspo_token(
     The ratio is ``sg(s) * exp(log pi - sg(log pi))``. For one advantage per row it has the value
     and the gradient of :func:`gspo`.
     """
-    sequence = _sequence_ratio(log_probs, old_log_probs, mask).detach()
-    ratio = sequence * _ratio(log_probs, log_probs.detach(), mask)
+    sequence = row_mean_ratio(log_probs, old_log_probs, mask).detach()
+    ratio = sequence * token_ratio(log_probs, log_probs.detach(), mask)
     return _clipped_surrogate(ratio, advantages, mask, clip_low, clip_high)
 
 
@@ -144,13 +150,13 @@ def gmpo(
 
     The bounds are distances from 0 of the log-ratio. Meant for seq_mean_token_mean.
     """
-    advantages = _seen(advantages, mask)
-    distance = _log_ratio(log_probs, old_log_probs, mask)
+    advantages = seen(advantages, mask)
+    distance = log_ratio(log_probs, old_log_probs, mask)
     clamped = distance.clamp(-clip_low, clip_high)
     kept = torch.where(
         advantages > 0, torch.minimum(distance, clamped), torch.maximum(distance, clamped)
     )
-    return _seen(-advantages * _row_mean(kept, mask).exp(), mask)
+    return seen(-advantages * row_mean(kept, mask).exp(), mask)
 
 
 def sapo(
@@ -168,10 +174,10 @@ def sapo(
 
     The gradient at ratio 1 is ``-A``; the value there is ``-2 A / tau`` and says nothing.
     """
-    advantages = _seen(advantages, mask)
+    advantages = seen(advantages, mask)
     tau = _by_sign(advantages > 0, tau_positive, tau_negative, advantages)
-    gate = torch.sigmoid(tau * (_ratio(log_probs, old_log_probs, mask) - 1))
-    return _seen(-advantages * 4 / tau * gate, mask)
+    gate = torch.sigmoid(tau * (token_ratio(log_probs, old_log_probs, mask) - 1))
+    return seen(-advantages * 4 / tau * gate, mask)
 
 
 def topr(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
@@ -179,10 +185,10 @@ def topr(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Ten
 
     loss = -sg(w) * A * log pi;  w = 1 where A >= 0, else min(1, product of the row's ratios)
     """
-    advantages = _seen(advantages, mask)
-    product = _sequence_product(log_probs, old_log_probs, mask).clamp(max=1.0)
+    advantages = seen(advantages, mask)
+    product = row_product(log_probs, old_log_probs, mask).clamp(max=1.0)
     weight = torch.where(advantages < 0, product, 1.0).detach()
-    return -weight * advantages * _seen(log_probs, mask)
+    return -weight * advantages * seen(log_probs, mask)
 
 
 def dppo_tv(
@@ -199,10 +205,10 @@ def dppo_tv(
     loss = -A * ratio, dropped where A > 0 and pi - pi_old > tv_high,
                                or where A < 0 and pi - pi_old < -tv_low
     """
-    advantages = _seen(advantages, mask)
-    moved = (_seen(log_probs, mask).exp() - _seen(old_log_probs, mask).exp()).detach()
+    advantages = seen(advantages, mask)
+    moved = (seen(log_probs, mask).exp() - seen(old_log_probs, mask).exp()).detach()
     left = ((advantages > 0) & (moved > tv_high)) | ((advantages < 0) & (moved < -tv_low))
-    ratio = _ratio(log_probs, old_log_probs, mask)
+    ratio = token_ratio(log_probs, old_log_probs, mask)
     return torch.where(mask & ~left, -advantages * ratio, 0.0)
 
 
@@ -237,54 +243,22 @@ def vespo(
     loss = -sg(phi(W)) * A * log pi;  phi(W) = exp(lambda + k log W - lambda W)
     W = product of the row's ratios, at least 1e-8; k and lambda by the sign of A
     """
-    advantages = _seen(advantages, mask)
-    product = _sequence_product(log_probs, old_log_probs, mask).clamp(min=1e-8)
+    advantages = seen(advantages, mask)
+    product = row_product(log_probs, old_log_probs, mask).clamp(min=1e-8)
     k = _by_sign(advantages >= 0, k_positive, k_negative, advantages)
     scale = _by_sign(advantages >= 0, lambda_positive, lambda_negative, advantages)
     weight = torch.exp(scale + k * product.log() - scale * product).detach()
-    return _seen(-weight * advantages * _seen(log_probs, mask), mask)
+    return seen(-weight * advantages * seen(log_probs, mask), mask)
 
 
 def _clipped_surrogate(
     ratio: Tensor, advantages: Tensor, mask: Tensor, clip_low: float, clip_high: float
 ) -> Tensor:
-    advantages = _seen(advantages, mask)
+    advantages = seen(advantages, mask)
     clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
-    return _seen(-torch.minimum(ratio * advantages, clipped * advantages), mask)
+    return seen(-torch.minimum(ratio * advantages, clipped * advantages), mask)
 
 
 def _by_sign(positive: Tensor, value: float, other: float, like: Tensor) -> Tensor:
     """One number where true, another elsewhere, in the dtype of a tensor."""
     return torch.where(positive, torch.full_like(like, value), torch.full_like(like, other))
-
-
-def _seen(values: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask, values, 0.0)
-
-
-def _log_ratio(log_probs: Tensor, old_log_probs: Tensor, mask: Tensor) -> Tensor:
-    """``[B, T]``, 0 off the mask, not clamped."""
-    return _seen(log_probs, mask) - _seen(old_log_probs, mask)
-
-
-def _ratio(log_probs: Tensor, old_log_probs: Tensor, mask: Tensor) -> Tensor:
-    """``[B, T]``, 1 off the mask."""
-    log_ratio = _log_ratio(log_probs, old_log_probs, mask)
-    return log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
-
-
-def _row_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """``[B, 1]``: mean over the tokens of a row, 0 for an empty one; values are 0 off the mask."""
-    return values.sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp(min=1)
-
-
-def _sequence_ratio(log_probs: Tensor, old_log_probs: Tensor, mask: Tensor) -> Tensor:
-    """``[B, 1]``: geometric mean of a row's ratios."""
-    mean = _row_mean(_log_ratio(log_probs, old_log_probs, mask), mask)
-    return mean.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
-
-
-def _sequence_product(log_probs: Tensor, old_log_probs: Tensor, mask: Tensor) -> Tensor:
-    """``[B, 1]``: product of a row's ratios."""
-    total = _log_ratio(log_probs, old_log_probs, mask).sum(dim=1, keepdim=True)
-    return total.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
