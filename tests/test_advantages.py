@@ -240,3 +240,12 @@ def test_one_completion_that_differs_gets_no_huge_advantage(name: str) -> None:
     )
     advantages = algorithm.advantages(scores)
     assert 0 < advantages.abs().max() < 10
+
+
+def test_a_group_without_signal_gets_exactly_zero_from_gdpo_beside_one_with() -> None:
+    """The mean over the step, which is subtracted, is 0 but for float dust."""
+    live = [[0.1, 1.0], [0.7, 0.3], [0.2, 0.9]]
+    parts = tensor([*live, *[[0.3, 0.6]] * 3])
+    values = advantages.gdpo(parts, torch.tensor([0] * 3 + [1] * 3), tensor([1.0, 0.3]))
+    assert values[3:].tolist() == [0, 0, 0]
+    assert (values[:3] != 0).all()

@@ -155,7 +155,8 @@ def gdpo(components: Tensor, group_index: Tensor, weights: Tensor, *, eps: float
 
         a_q = grpo(component q);  S_i = sum(w_q a_iq);  A_i = (S_i - mean(S)) / (std(S) + eps)
 
-    A component that is constant in a group contributes 0 there; all constant gives exactly 0.
+    A component that is constant in a group contributes 0 there; a group in which all are constant
+    gets exactly 0.
 
     Args:
         components: ``[B, Q]`` float64, the named parts of the reward before weighting.
@@ -165,7 +166,9 @@ def gdpo(components: Tensor, group_index: Tensor, weights: Tensor, *, eps: float
     """
     parts = [grpo(part, group_index, eps=eps) for part in components.unbind(1)]
     total = (torch.stack(parts, dim=1) * weights).sum(dim=1)
-    return grpo(total, torch.zeros_like(group_index), eps=eps)
+    # Each part sums to 0 over a group, so the mean of the totals is 0 but for float dust, which
+    # must not reach a group without signal.
+    return torch.where(total == 0, 0.0, grpo(total, torch.zeros_like(group_index), eps=eps))
 
 
 def sum_then_grpo(
