@@ -23,6 +23,19 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"advantage": "pkpo"}, "advantage 'pkpo' needs pass_k"),
     ({"advantage": "passk_loo"}, "advantage 'passk_loo' needs pass_k"),
     ({"advantage": "passk_analytic"}, "advantage 'passk_analytic' needs pass_k"),
+    (
+        {"advantage": "gdpo", "overlong_share": 0.2},
+        "advantage 'gdpo' sees the named parts of the reward, not what overlong_share",
+    ),
+    (
+        {"advantage": "sum_then_grpo", "kl": "k1_in_reward", "kl_beta": 0.1},
+        "advantage 'sum_then_grpo' sees the named parts of the reward",
+    ),
+    (
+        {"advantage": "pkpo", "pass_k": 2, "kl": "k1_in_reward", "kl_beta": 0.1},
+        "advantage 'pkpo' takes rewards of 0 and 1",
+    ),
+    ({"advantage": "maxrl", "overlong_share": 0.2}, r'set overlong_share to "off"'),
     ({"loss": "ppo_clip", "clip_high": 0.5, "delta": 1.4}, r"must be above 1 \+ clip_high = 1\.5"),
     ({"dual_clip": 3.0}, "dual_clip and delta are parts of loss 'ppo_clip', not of 'reinforce'"),
     ({"delta": 3.0}, "dual_clip and delta are parts of loss 'ppo_clip', not of 'reinforce'"),

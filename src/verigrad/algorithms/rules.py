@@ -16,6 +16,9 @@ PASS_AT_K = ("passk_analytic", "pkpo", "passk_loo")
 BY_PART = ("gdpo", "sum_then_grpo")
 """Advantages of the named parts of a reward."""
 
+ADDED = "overlong_share and kl 'k1_in_reward'"
+"""What is added to a reward after it was verified."""
+
 
 def refuse_wrong(recipe: Recipe) -> None:
     """Refuse parts that do not go together.
@@ -30,6 +33,7 @@ def refuse_wrong(recipe: Recipe) -> None:
 
 def _wrongs(recipe: Recipe) -> list[tuple[bool, str]]:
     r = recipe
+    adds = r.kl == "k1_in_reward" or r.overlong_share is not None
     return [
         (
             r.loss in SEQUENCE_LOSSES and r.aggregation not in ROW_MEANS,
@@ -59,10 +63,16 @@ def _wrongs(recipe: Recipe) -> list[tuple[bool, str]]:
             f"advantage {r.advantage!r} needs pass_k, the k of pass@k",
         ),
         (
-            r.advantage in BY_PART and (r.kl == "k1_in_reward" or r.overlong_share is not None),
-            f"advantage {r.advantage!r} sees the named parts of the reward, not what a punishment "
-            "for length or a divergence adds to the whole; make the length a part, or the "
-            "divergence a term of the loss ('ratio_k3')",
+            r.advantage in BY_PART and adds,
+            f"advantage {r.advantage!r} sees the named parts of the reward, not what "
+            f"{ADDED} add to the whole; make the length a part, and the divergence "
+            "a term of the loss ('ratio_k3')",
+        ),
+        (
+            r.advantage in (*PASS_AT_K, "maxrl") and adds,
+            f"advantage {r.advantage!r} takes rewards of 0 and 1 (maxrl: of at least 0), and "
+            f'{ADDED} make others of them; set overlong_share to "off", and have '
+            "the divergence in the loss ('ratio_k3')",
         ),
         (
             r.delta is not None and r.delta <= 1 + (r.clip_high or 0.0),

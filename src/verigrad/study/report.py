@@ -23,9 +23,6 @@ LAST = 200
 SOLVED = 0.9
 """A run has learned from the first step at which its mean over the last 50 steps is this high."""
 
-NEED_MORE_THAN_TWO = {"passk": 4, "pkpo": 4}
-"""The smallest K of presets for the best of k."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
@@ -68,13 +65,17 @@ def settings(
     learning_rates: Sequence[float],
     difficulties: Sequence[float],
 ) -> list[Setting]:
-    """Every combination, less those whose group is too small for the preset."""
+    """Every combination, less those whose group is too small for the preset.
+
+    Raises:
+        ConfigError: there is no such preset.
+    """
     return [
         Setting(algorithm=name, completions=k, learning_rate=rate, difficulty=difficulty)
         for name, k, rate, difficulty in product(
             algorithms, completions, learning_rates, difficulties
         )
-        if k >= NEED_MORE_THAN_TWO.get(name, 1)
+        if k >= algorithm_of(name).smallest_group
     ]
 
 
