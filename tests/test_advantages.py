@@ -249,3 +249,10 @@ def test_a_group_without_signal_gets_exactly_zero_from_gdpo_beside_one_with() ->
     values = advantages.gdpo(parts, torch.tensor([0] * 3 + [1] * 3), tensor([1.0, 0.3]))
     assert values[3:].tolist() == [0, 0, 0]
     assert (values[:3] != 0).all()
+
+
+def test_a_best_that_leads_by_float_dust_only_has_tied() -> None:
+    rewards = tensor([0.1 + 0.2, 0.3, 0.0])
+    assert rewards[0] > rewards[1]
+    values = pass_at_k.best_minus_second(rewards, torch.zeros(3, dtype=torch.int64))
+    assert values.tolist() == [0, 0, 0]

@@ -238,6 +238,12 @@ MUTATIONS = (
         "entropy(logits.detach(), temperature)",
     ),
     Mutation(
+        28,
+        "core/head.py",
+        "return log_probs, entropy if entropy_gradient else entropy.detach()",
+        "return log_probs, entropy.detach()",
+    ),
+    Mutation(
         29,
         "core/ratios.py",
         "    return torch.where(mask, values, 0.0)\n",

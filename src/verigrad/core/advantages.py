@@ -4,8 +4,8 @@ Shapes: ``rewards`` is ``[B]`` in float64, ``group_index`` is ``[B]`` and says w
 belongs to. Groups may have different sizes, and their rows may stand in any order.
 
 Where the mean of the group is subtracted, a group whose rewards are all equal, or that has one row
-only, gets exactly 0: a mean of equal floats is not always that float, and dividing such dust by a
-small deviation would turn it into an advantage of order one.
+only, gets exactly 0 there: a mean of equal floats is not always that float, and dividing such dust
+by a small deviation would turn it into an advantage of order one.
 """
 
 import torch

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from verigrad.core.advantages import check_rewards
+from verigrad.core.advantages import EQUAL_WITHIN, check_rewards
 
 
 def passk_analytic(rewards: Tensor, group_index: Tensor, *, k: int, eps: float = 1e-6) -> Tensor:
@@ -72,8 +72,8 @@ def passk_loo(rewards: Tensor, group_index: Tensor, *, k: int) -> Tensor:
 def best_minus_second(rewards: Tensor, group_index: Tensor) -> Tensor:
     """The best completion gets its lead over the second, the others 0: 2503.19595.
 
-    In expectation the gradient of pass@K over K, for rewards of 0 and 1. A tie, or a group of one,
-    gives exactly 0.
+    In expectation the gradient of pass@K over K, for rewards of 0 and 1. A tie, also one but for
+    float dust, and a group of one give exactly 0.
     """
     check_rewards(rewards)
     result = torch.zeros_like(rewards)
@@ -81,7 +81,9 @@ def best_minus_second(rewards: Tensor, group_index: Tensor) -> Tensor:
         rows = (group_index == group).nonzero().flatten()
         if len(rows) > 1:
             top = rewards[rows].topk(2)
-            result[rows[top.indices[0]]] = top.values[0] - top.values[1]
+            best, second = top.values
+            if best - second > EQUAL_WITHIN * best.abs().clamp(min=1):
+                result[rows[top.indices[0]]] = best - second
     return result
 
 
