@@ -1,7 +1,8 @@
 """The gradient of a step does not depend on how the step is laid out or cut: one objective.
 
 The objectives are made from the tables of a configuration: every advantage, loss and aggregation
-that are allowed together, and every other part crossed with a sample of those. Each goes the way
+that are allowed together; every divergence with each of them that it goes together with (it is a
+term of its own, so pairs are enough); and every other part crossed with a sample. Each goes the way
 of a run: groups, what is measured on their tokens, batch, passes, backward.
 """
 
@@ -16,27 +17,38 @@ import torch
 from builders import (
     STOP,
     Rows,
-    allowed_objectives,
     assert_same_gradient,
     gradient_of,
-    is_allowed,
-    make_algorithm,
     make_group,
     make_table,
     reward_for,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from objectives import (
+    CROSSED,
+    ENTROPY_COEFFICIENT,
+    EVERYTHING,
+    MATRIX,
+    NOT_SHAPED,
+    PARTS,
+    name_of,
+    objective,
+)
 from torch import Tensor
 
 from verigrad.algorithms import Algorithm
 from verigrad.batch import Batch, Measured, Tokens, make_batch
-from verigrad.config.algorithm import ADVANTAGES, CORRECTIONS, DIVERGENCES
+from verigrad.config.algorithm import (
+    ADVANTAGES,
+    AGGREGATIONS,
+    DIVERGENCES,
+    LOSSES,
+)
 from verigrad.policies.tabular import TabularPolicy
 from verigrad.training.step import accumulate, loss_of, measure
 from verigrad.types import Group
 
-ENTROPY_COEFFICIENT = 0.3
 TEMPERATURE = 0.7
 
 STEP: list[Rows] = [
@@ -47,66 +59,6 @@ STEP: list[Rows] = [
 ]
 """Groups of unequal size: an empty completion, a failed verdict, completions that were cut off and
 a group without signal are among them."""
-
-MATRIX = allowed_objectives(pass_k=2)
-
-PARTS: list[dict[str, Any]] = [
-    *({"kl": name, "kl_beta": 0.1} for name in DIVERGENCES),
-    *(
-        # Wide enough that some rows stay inside.
-        {"correction": name, "correction_low": 0.05, "correction_high": 20.0}
-        for name in CORRECTIONS
-    ),
-    {"off_policy_delta": 0.05},
-    {"entropy_coefficient": ENTROPY_COEFFICIENT},
-    {"top_entropy": 0.4},
-    {"mask_truncated": True},
-    {"overlong_share": 0.5},
-    {"counts_no_signal": False},
-]
-"""Every other part, one at a time."""
-
-EVERYTHING: dict[str, Any] = {
-    "kl": "ratio_k3",
-    "kl_beta": 0.1,
-    "correction": "token_masked",
-    "off_policy_delta": 0.05,
-    "entropy_coefficient": ENTROPY_COEFFICIENT,
-    "top_entropy": 0.6,
-    "mask_truncated": True,
-    "overlong_share": 0.5,
-}
-"""Most of them together."""
-
-
-def sampled(parts: dict[str, Any], start: int, number: int = 8) -> list[dict[str, Any]]:
-    """Some objectives of the matrix, far from each other, with other parts on top.
-
-    Divergences and lengths that enter the reward leave no 0 and 1 for pass@k, and negative ones.
-    """
-    shapes_reward = parts.get("kl") == "k1_in_reward" or "overlong_share" in parts
-    whole = ("pkpo", "passk_loo", "passk_analytic", "maxrl")
-    usable = [one for one in MATRIX if not (shapes_reward and one["advantage"] in whole)]
-    stride = max(1, len(usable) // number)
-    return [usable[(start + stride * place) % len(usable)] | parts for place in range(number)]
-
-
-CROSSED = [
-    one
-    for start, parts in enumerate([*PARTS, EVERYTHING])
-    for one in sampled(parts, 7 * start)
-    if is_allowed(**one)
-]
-"""The parts, each with objectives from all over the matrix."""
-
-
-def objective(parts: dict[str, Any]) -> Algorithm:
-    """The algorithm of these parts; a second epoch makes it use old log-probs."""
-    return make_algorithm("rloo", max_new_tokens=4, **({"epochs": 2} | parts))
-
-
-def name_of(parts: dict[str, Any]) -> str:
-    return "-".join(str(value) for key, value in parts.items() if key != "pass_k")
 
 
 def groups_of(step: Sequence[Rows], advantage: str) -> list[Group]:
@@ -208,6 +160,12 @@ def test_the_matrix_holds_every_objective_that_a_configuration_can_name() -> Non
     assert len(MATRIX) == len({name_of(parts) for parts in MATRIX}) == 14 * (9 * 6 + 3 * 2)
     for parts in [*PARTS, EVERYTHING]:
         assert any(parts.items() <= one.items() for one in CROSSED), parts
+    for kl in DIVERGENCES:
+        met = [one for one in CROSSED if one.get("kl") == kl]
+        assert {one["loss"] for one in met} == set(LOSSES)
+        assert {one["aggregation"] for one in met} == set(AGGREGATIONS)
+        left_out = set(ADVANTAGES) - {one["advantage"] for one in met}
+        assert left_out == (set(NOT_SHAPED) if kl == "k1_in_reward" else set())
 
 
 @pytest.mark.parametrize("parts", MATRIX, ids=name_of)
