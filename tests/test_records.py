@@ -92,6 +92,8 @@ STEPS = '{"step": 0}\n{"step": 1}\n{"step": 1}\n{"step": 2}\n{"step": 3}\n'
         (STEPS + '{"step"', 3, STEPS, '{"step"'),
         # A line that is complete but for its end was not handed over either.
         ('{"step": 1}\n{"step": 2}', 2, '{"step": 1}\n', '{"step": 2}'),
+        # A line damaged later takes none of the others with it.
+        ('{"step": 1}\n{"st\n{"step": 2}\n', 2, '{"step": 1}\n{"st\n{"step": 2}\n', None),
         ("", 2, "", None),
     ],
 )

@@ -123,7 +123,7 @@ def _parsed(line: str | bytes) -> dict[str, Any] | None:
     """A whole line's record with its step; None for a torn one."""
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
 
@@ -171,13 +171,13 @@ def _aside(path: Path) -> Path:
 
 
 def _end_of(file: BinaryIO, step: int | None) -> int:
-    """Where the lines up to a step end; a torn line belongs to no finished step."""
-    end = 0
+    """Where the last line up to a step ends; a torn line belongs to no finished step."""
+    end = position = 0
     for line in file:
+        position += len(line)
         record = _parsed(line) if line.endswith(b"\n") else None
-        if step is None or record is None or record["step"] > step:
-            break
-        end += len(line)
+        if step is not None and record is not None and record["step"] <= step:
+            end = position
     return end
 
 
