@@ -31,9 +31,10 @@ def writing(path: Path) -> Iterator[None]:
 
 def flush(path: Path) -> None:
     """Have the system put a file's content, or a folder's entries, on the disk."""
-    if os.name == "nt" and path.is_dir():
+    folder = path.is_dir()
+    if os.name == "nt" and folder:
         return
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:

@@ -54,13 +54,10 @@ class Saver:
         self._settle()
         taken = snapshot(state, self._configuration)
         free = free_memory()
-        if free is not None and taken.bytes <= SHARE_OF_FREE_MEMORY * free:
-            self._pending = self._thread.submit(self._write, taken.copied())
-            return
-        try:
-            self._write(taken)
-        except StorageError as error:
-            self._go_on_without(error)
+        room = free is not None and taken.bytes <= SHARE_OF_FREE_MEMORY * free
+        self._pending = self._thread.submit(self._write, taken.copied() if room else taken)
+        if not room:
+            self._settle()
 
     def check(self) -> None:
         """Say what became of the last checkpoint, if that is known.
@@ -78,7 +75,8 @@ class Saver:
             StorageError: it cannot be written.
         """
         self._settle()
-        self._write(snapshot(state, self._configuration))
+        # In the same thread: an interrupted start() may have left it a checkpoint of this step.
+        self._thread.submit(self._write, snapshot(state, self._configuration)).result()
 
     def close(self) -> None:
         """Wait for what is being written."""
