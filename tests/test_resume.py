@@ -372,7 +372,8 @@ def own(tmp_path, monkeypatch) -> Path:
     (tmp_path / "task.py").write_text(TASK)
     (tmp_path / "numbers_to_guess.py").write_text("NUMBERS = range(10)")
     (tmp_path / "run.toml").write_text(
-        'task = {name = "task.py:guess", held_out = 0}\nmodel = "tabular"\nrun.steps = 5\nrun.folder = "run"\n'
+        'task = {name = "task.py:guess", held_out = 0}\nmodel = "tabular"\nrun.steps = 5\n'
+        'run.folder = "run"\n'
         "sampling = {problems = 2, max_new_tokens = 1}"
     )
     assert train(tmp_path / "run.toml") == 0
