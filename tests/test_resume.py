@@ -405,7 +405,7 @@ def test_a_changed_file_is_refused_unless_asked_for(name, old, new, named, own, 
     assert environment["resumes"][0]["inexact"][0].endswith("has changed")
 
 
-def test_problems_read_from_a_changed_data_file_are_noticed(tmp_path, complaint):
+def test_problems_read_from_a_changed_data_file_are_noticed(tmp_path, complaint, capsys):
     data = tmp_path / "numbers.json"
     data.write_text("[1, 2, 3, 4]")
     write_task(
@@ -420,6 +420,7 @@ def test_problems_read_from_a_changed_data_file_are_noticed(tmp_path, complaint)
         'run.folder = "run"'
     )
     assert train(tmp_path / "run.toml") == 0
+    capsys.readouterr()
     data.write_text("[1, 2, 3, 5]")
     assert "the problems of the task" in complaint(tmp_path / "run")
 

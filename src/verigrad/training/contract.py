@@ -124,7 +124,7 @@ def inexact(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     # The kernel's version and the number of idle cores decide no bit.
     names = ("processor", "vector_instructions", "gpu", "commit")
     pairs = [(name.replace("_", " "), before.get(name), now.get(name)) for name in names]
-    versions = before.get("versions", {})
+    versions = before["versions"]
     pairs += [(name, versions.get(name), found) for name, found in now["versions"].items()]
     return [f"{name} was {was} and is {found}" for name, was, found in pairs if was != found]
 

@@ -83,7 +83,11 @@ class RunFolder:
         try:
             content = json.loads(self.environment.read_text(encoding="utf-8"))
             Decisions(**content["decisions"])
-            return dict(content) | {"inputs": dict(content["inputs"])}
+            return dict(content) | {
+                "versions": dict(content["versions"]),
+                "inputs": dict(content["inputs"]),
+                "resumes": list(content.get("resumes", [])),
+            }
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunFolderError(
                 f"{self.environment} does not hold the decisions of a run "

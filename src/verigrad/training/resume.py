@@ -83,7 +83,7 @@ def _resume(
         # A run that resumes at step 0 evaluates the untrained policy again.
         set_aside_after(path, state.step or None)
     resumed = {"after_step": state.step, "inexact": reasons}
-    environment["resumes"] = [*environment.get("resumes", []), resumed]
+    environment["resumes"] = [*environment["resumes"], resumed]
     environment["inputs"] = inputs(config, setup.task) if other else environment["inputs"]
     run.write_start(config, environment)
     return run_on(setup, state, run, progress)
