@@ -15,6 +15,7 @@ from typing import Any
 
 import verigrad
 from verigrad.cli import main
+from verigrad.training.checkpoint import checkpoints
 
 REPOSITORY = Path(__file__).parents[1]
 TOY = REPOSITORY / "examples" / "toy.toml"
@@ -103,12 +104,13 @@ def write_task(folder: Path, code: str, name: str = "task.py") -> str:
 def start(folder: Path, *arguments: object) -> BaseProcess:
     """Start a command in a process of its own, its output in files of a folder."""
     folder.mkdir(exist_ok=True)
-    process = processes.Process(target=_command, args=(folder, [str(a) for a in arguments]))
+    process = processes.Process(target=command, args=(folder, [str(a) for a in arguments]))
     process.start()
     return process
 
 
-def _command(folder: Path, arguments: list[str]) -> None:
+def command(folder: Path, arguments: list[str]) -> None:
+    """Be that process."""
     for name, number in (("out", 1), ("err", 2)):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     os.chdir(folder)
@@ -142,7 +144,7 @@ def without_clock(metrics: dict[str, Any]) -> dict[str, Any]:
 
 def traces(run: Path) -> dict[str, Any]:
     """Everything that must be the same, bit for bit, in two runs of the same configuration."""
-    newest = sorted((run / "checkpoints").iterdir())[-1]
+    newest = checkpoints(run / "checkpoints")[-1]
     state = json.loads((newest / "state.json").read_text())
     state["recent"] = [without_clock(metrics) for metrics in state["recent"]]
     return {
@@ -168,9 +170,9 @@ def assert_same_run(found: Path, wanted: Path) -> None:
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    """The bytes of every file below a folder, less those that Python keeps of a task it ran."""
+    """The bytes of every file below a folder, less the lock and what Python keeps of a task."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts and path.name != "run.lock"
     }

@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 from builders import make_completion
 
+from verigrad.errors import StorageError
 from verigrad.hashing import Purpose
+from verigrad.training.disk import write_json
 from verigrad.training.records import (
     JsonLines,
+    digests,
     read_lines,
     rollout_records,
     set_aside_after,
     side_by_side,
-    write_json,
 )
 from verigrad.types import Group, Problem, Prompt, Rollout, Status, Verdict
 
@@ -90,6 +92,8 @@ STEPS = '{"step": 0}\n{"step": 1}\n{"step": 1}\n{"step": 2}\n{"step": 3}\n'
         (STEPS + '{"step"', 3, STEPS, '{"step"'),
         # A line that is complete but for its end was not handed over either.
         ('{"step": 1}\n{"step": 2}', 2, '{"step": 1}\n', '{"step": 2}'),
+        # A line damaged later takes none of the others with it.
+        ('{"step": 1}\n{"st\n{"step": 2}\n', 2, '{"step": 1}\n{"st\n{"step": 2}\n', None),
         ("", 2, "", None),
     ],
 )
@@ -106,6 +110,37 @@ def test_lines_set_aside_twice_are_both_kept(tmp_path):
         (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1}}\n{{"step": {last}}}\n')
         set_aside_after(tmp_path / "metrics.jsonl", 1)
     assert (tmp_path / "metrics.set-aside.jsonl").read_text() == '{"step": 2}\n{"step": 3}\n'
+
+
+def test_a_torn_line_set_aside_spoils_no_other(tmp_path):
+    for text in ('{"step": 1}\n{"step": 2, "rew', '{"step": 1}\n{"step": 2, "reward": 0}\n'):
+        (tmp_path / "metrics.jsonl").write_text(text)
+        set_aside_after(tmp_path / "metrics.jsonl", 1)
+    aside = (tmp_path / "metrics.set-aside.jsonl").read_text()
+    assert aside == '{"step": 2, "rew\n{"step": 2, "reward": 0}\n'
+    assert len(digests(tmp_path / "metrics.jsonl", 1)) == 1
+
+
+def test_lines_made_again_are_compared_with_those_set_aside(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(
+        '{"step": 1, "loss": 9}\n{"step": 2, "loss": 1, "time/step": 5}\n{"step": 3, "loss": 2}\n'
+    )
+    set_aside_after(path, 1)
+    lines = JsonLines(path, digests(path, 1))
+    made = [{"step": 2, "loss": 1, "time/step": 6}, {"step": 3, "loss": 4}, {"step": 4, "loss": 0}]
+    lines.write_all(made)
+    assert lines.take_remade() == [(made[0], True), (made[1], False)]
+    assert lines.take_remade() == []
+    lines.close()
+
+
+def test_a_full_disk_is_said_in_one_line(tmp_path):
+    (tmp_path / "rollouts.jsonl").symlink_to("/dev/full")
+    lines = JsonLines(tmp_path / "rollouts.jsonl")
+    with pytest.raises(StorageError, match=r"rollouts.jsonl cannot be written: No space left"):
+        lines.write({"step": 1})
+    lines.close()
 
 
 def test_a_file_that_is_not_there_has_nothing_to_set_aside(tmp_path):

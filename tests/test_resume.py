@@ -1,8 +1,10 @@
 """A resume is the same run, bit for bit, wherever and however the run was stopped."""
 
 import json
+import linecache
 import random
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,16 +18,19 @@ from running import (
     read_jsonl,
     snapshot,
     start,
+    wait_for_lines,
+    write_task,
     write_tiny_run,
 )
 
 import verigrad
 from verigrad.cli import main
 from verigrad.config import load_config
-from verigrad.errors import TaskError
+from verigrad.errors import RunFolderError, TaskError
 from verigrad.policies.causal_lm import CausalLM
 from verigrad.training import setup as preparation
 from verigrad.training.checkpoint import checkpoints
+from verigrad.training.lock import locked
 
 
 def train(*arguments: object) -> int:
@@ -148,8 +153,7 @@ def test_an_unfinished_checkpoint_is_not_taken_for_one(killed, whole):
         (killed / "checkpoints" / name / "policy.safetensors").write_bytes(b"half")
     assert checkpoints(killed / "checkpoints")[-1] == newest
     assert resume(killed) == 0
-    for name in ("step-000005.partial", "step-000999.partial"):
-        shutil.rmtree(killed / "checkpoints" / name)
+    assert not list((killed / "checkpoints").glob("*.partial"))
     assert_same_run(killed, whole)
 
 
@@ -168,16 +172,55 @@ def fill_with_noise(path: Path) -> None:
     path.write_bytes(random.Random(0).randbytes(path.stat().st_size))
 
 
-@pytest.mark.parametrize("damage", [cut_in_half, fill_with_noise, Path.unlink])
-@pytest.mark.parametrize("name", ["policy.safetensors", "optimizer.safetensors", "state.json"])
-def test_a_damaged_checkpoint_is_named_and_nothing_changes(name, damage, killed, complaint):
-    newest = checkpoints(killed / "checkpoints")[-1]
+def flip_one_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("policy.safetensors", cut_in_half),
+        ("optimizer.safetensors", flip_one_bit),
+        ("state.json", fill_with_noise),
+        ("reference.safetensors", Path.unlink),
+        ("manifest.json", cut_in_half),
+        ("manifest.json", Path.unlink),
+    ],
+)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
+    name, damage, killed, whole, capsys
+):
+    *_, before, newest = checkpoints(killed / "checkpoints")
     damage(newest / name)
+    assert resume(killed) == 0
+    err = capsys.readouterr().err
+    assert f"warning: checkpoint {newest} cannot be used and is set aside: " in err
+    assert name in err
+    assert f"after step {int(before.name.removeprefix('step-'))}\n" in err
+    assert newest.with_name(newest.name + ".set-aside").is_dir()
+    assert_same_run(killed, whole)
+
+
+def test_when_no_checkpoint_can_be_used_nothing_changes(killed, complaint):
+    saved = checkpoints(killed / "checkpoints")
+    for folder in saved:
+        flip_one_bit(folder / "policy.safetensors")
     before = snapshot(killed)
     line = complaint(killed)
-    assert line.startswith(f"checkpoint {newest} cannot be used: ")
-    assert line.endswith("remove that folder to resume from the one before it")
+    assert line.startswith(f"no checkpoint in {killed}/checkpoints can be used (step-")
+    assert line.count("policy.safetensors: not what manifest.json says") == len(saved)
     assert snapshot(killed) == before
+
+
+def test_a_checkpoint_of_another_configuration_is_named(killed, complaint):
+    config = killed / "config.toml"
+    config.write_text(config.read_text().replace("learning_rate = 0.5", "learning_rate = 0.25"))
+    assert (
+        "it is of another configuration: optimizer.learning_rate was 0.5 and is 0.25"
+        in complaint(killed)
+    )
 
 
 def test_the_checkpoint_before_a_damaged_one_leads_to_the_same_run(killed, whole):
@@ -216,6 +259,7 @@ def test_a_resume_takes_the_decisions_of_its_run(tmp_path, monkeypatch, capsys):
     after = json.loads((run / "environment.json").read_text())
     assert after["decisions"] == environment["decisions"]
     assert after["reasons"] == environment["reasons"]
+    assert after["resumes"] == [{"after_step": 2, "inexact": []}]
 
 
 def test_a_resume_with_fewer_cpus_says_that_it_is_not_exact(killed, monkeypatch, capsys):
@@ -224,8 +268,23 @@ def test_a_resume_with_fewer_cpus_says_that_it_is_not_exact(killed, monkeypatch,
     (killed / "environment.json").write_text(json.dumps(environment))
     monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
     assert resume(killed, "--evaluation.every", 0) == 0
-    assert "10000 threads as the run that is resumed, but only " in (err := capsys.readouterr().err)
-    assert "the resume is not exact" in err
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if "not exact" in x]
+    assert line.startswith("warning: the resume is not exact: 10000 threads as the run")
+
+
+def test_a_resume_with_other_software_says_that_it_is_not_exact(killed, capsys):
+    environment = json.loads((killed / "environment.json").read_text())
+    environment["versions"]["torch"] = "1.0"
+    environment["gpu"] = "a large one"
+    (killed / "environment.json").write_text(json.dumps(environment))
+    assert resume(killed) == 0
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if "not exact" in x]
+    assert line == (
+        "warning: the resume is not exact: gpu was a large one and is None; "
+        f"torch was 1.0 and is {torch.__version__}"
+    )
+    resumes = json.loads((killed / "environment.json").read_text())["resumes"]
+    assert len(resumes[0]["inexact"]) == 2
 
 
 # What may change
@@ -252,7 +311,7 @@ def test_more_steps_continue_a_finished_run(tmp_path):
 def test_evaluation_and_checkpoints_may_change(killed):
     options = ["--evaluation.every", 7, "--evaluation.problems", 1, "--checkpoint.keep", 1]
     assert resume(killed, *options, "--checkpoint.every", 150) == 0
-    assert [path.name for path in checkpoints(killed / "checkpoints")] == ["step-000300"]
+    assert checkpoints(killed / "checkpoints")[-1].name == "step-000300"
     config = load_config(killed / "config.toml")
     assert (config.evaluation.every, config.evaluation.problems) == (7, 1)
     assert read_jsonl(killed / "metrics.jsonl")[-1]["eval/problems"] == 1
@@ -292,6 +351,85 @@ def test_a_run_may_move(killed, whole, tmp_path):
     assert not killed.exists()
 
 
+# Files that the run is computed from
+
+TASK = """
+from verigrad import Problem, ProblemTask
+from numbers_to_guess import NUMBERS
+
+def check(text, wanted):
+    return text == str(wanted)
+
+problems = [Problem(id=f"{n}", prompt=f"{n}", reference=n) for n in NUMBERS]
+guess = ProblemTask("guess", problems, check)
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch) -> Path:
+    """A folder with a task, the module that it imports, and a run of it."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "task.py").write_text(TASK)
+    (tmp_path / "numbers_to_guess.py").write_text("NUMBERS = range(10)")
+    (tmp_path / "run.toml").write_text(
+        'task = {name = "task.py:guess", held_out = 0}\nmodel = "tabular"\nrun.steps = 5\n'
+        'run.folder = "run"\n'
+        "sampling = {problems = 2, max_new_tokens = 1}"
+    )
+    assert train(tmp_path / "run.toml") == 0
+    yield tmp_path
+    sys.modules.pop("numbers_to_guess", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "named"),
+    [
+        ("task.py", "text == ", "text != ", "{folder}/task.py, the source of the verifier"),
+        ("numbers_to_guess.py", "10", "0, 10", "{folder}/numbers_to_guess.py"),
+    ],
+)
+def test_a_changed_file_is_refused_unless_asked_for(name, old, new, named, own, complaint):
+    file = own / name
+    file.write_text(file.read_text().replace(old, new))
+    linecache.clearcache()
+    before = snapshot(own / "run")
+    line = complaint(own / "run", "--run.steps", 8)
+    assert line.startswith("what the run is computed from has changed since it started: ")
+    assert named.format(folder=own) in line
+    assert "--accept-changed-files" in line
+    assert snapshot(own / "run") == before
+
+    assert resume(own / "run", "--run.steps", 8, "--accept-changed-files") == 0
+    assert resume(own / "run", "--run.steps", 9) == 0, "what was accepted is what counts now"
+    environment = json.loads((own / "run" / "environment.json").read_text())
+    assert environment["resumes"][0]["inexact"][0].endswith("has changed")
+
+
+def test_problems_read_from_a_changed_data_file_are_noticed(tmp_path, complaint, capsys):
+    data = tmp_path / "numbers.json"
+    data.write_text("[1, 2, 3, 4]")
+    write_task(
+        tmp_path,
+        "import json\nfrom pathlib import Path\n"
+        "numbers = json.loads(Path(__file__).with_name('numbers.json').read_text())\n"
+        "problems = [Problem(id=f'{n}', prompt=f'{n}', reference=n * n) for n in numbers]\n"
+        "task = ProblemTask('squares', problems, lambda text, wanted: text == str(wanted))",
+    )
+    (tmp_path / "run.toml").write_text(
+        'task = {name = "task.py:task", held_out = 0}\nmodel = "tabular"\nrun.steps = 2\n'
+        'run.folder = "run"'
+    )
+    assert train(tmp_path / "run.toml") == 0
+    capsys.readouterr()
+    data.write_text("[1, 2, 3, 5]")
+    assert "the problems of the task" in complaint(tmp_path / "run")
+
+
+def test_accepting_changed_files_belongs_to_a_resume(capsys):
+    assert train(TOY, "--accept-changed-files") == 2
+    assert "--accept-changed-files goes with --resume RUN" in capsys.readouterr().err
+
+
 # A task of the caller's
 
 
@@ -328,3 +466,34 @@ def test_without_its_task_the_resume_says_how_to_give_it(tmp_path, complaint):
         verigrad.resume(run, quiet=True)
     assert "the task 'guess' was given from Python" in complaint(run)
     assert snapshot(run) == before
+
+
+def test_another_task_given_in_python_is_refused(tmp_path):
+    run = tmp_path / "run"
+    verigrad.train(GUESS | {"run": {"folder": str(run), "steps": 5}}, task=guess(), quiet=True)
+    other = verigrad.ProblemTask("guess", guess().problems[:9], guess().verifier)
+    with pytest.raises(RunFolderError, match="changed since it started: the problems of the task"):
+        verigrad.resume(run, task=other, quiet=True)
+
+
+# Two runs in one folder
+
+
+def test_a_run_that_is_going_on_is_not_resumed_by_another_process(tmp_path, complaint):
+    process = start(tmp_path, "train", TOY, "--run.folder", "run", "--run.steps", 100_000)
+    wait_for_lines(tmp_path / "run" / "metrics.jsonl", 5, process)
+    line = complaint(tmp_path / "run")
+    assert line.startswith(f"{tmp_path / 'run'} is being written by process {process.pid} on ")
+    assert process.is_alive()
+    process.kill()
+    process.join()
+    assert complaint(tmp_path / "run", "--run.seed", 1).startswith("run.seed may not change"), (
+        "the lock went with the process"
+    )
+
+
+def test_a_folder_that_another_run_holds_is_not_started_in(tmp_path, capsys):
+    with locked(tmp_path):
+        assert train(TOY, "--run.folder", tmp_path) == 2
+    assert f"{tmp_path} is being written by process " in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["run.lock"]

@@ -86,7 +86,7 @@ def test_the_learned_table_answers_right(toy):
 def test_the_run_folder_holds_what_it_promises_and_nothing_else(toy):
     assert {path.name for path in toy.run.iterdir()} == {
         "config.toml", "environment.json", "metrics.jsonl", "rollouts.jsonl", "findings.json",
-        "checkpoints", "final",
+        "checkpoints", "final", "run.lock",
     }  # fmt: skip
 
 

@@ -17,7 +17,9 @@ from running import (
 )
 
 from verigrad.cli import main
+from verigrad.training import trainer as trainer_module
 from verigrad.training.checkpoint import checkpoints
+from verigrad.training.interrupt import Interrupt
 from verigrad.training.trainer import Trainer
 
 
@@ -77,8 +79,60 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path):
     stopped = process.exitcode
     process.kill()
     assert stopped == 130, "the step of 20 seconds was not cut short"
-    assert (tmp_path / "err").read_text().splitlines()[-1] == "verigrad: error: interrupted"
-    assert not (tmp_path / "run" / "checkpoints").exists()
+    *_, last = (tmp_path / "err").read_text().splitlines()
+    assert last.startswith("stopped after step 0; go on with: verigrad train --resume ")
+    assert [path.name for path in checkpoints(tmp_path / "run" / "checkpoints")] == ["step-000000"]
+
+
+def end_slowly(interrupt: Interrupt) -> None:
+    with interrupt:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+
+
+def test_a_step_that_outlasts_the_grace_is_stopped_as_if_by_a_second_signal():
+    before = signal.getsignal(signal.SIGALRM)
+    interrupt = Interrupt(grace=0.05)
+    with pytest.raises(KeyboardInterrupt):
+        end_slowly(interrupt)
+    assert interrupt.exit_code == 143
+    assert signal.getsignal(signal.SIGALRM) is before
+
+
+def test_a_step_that_ends_within_the_grace_hears_no_more_of_it():
+    with Interrupt(grace=0.05) as interrupt:
+        os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.1)
+    assert interrupt.exit_code == 130
+
+
+def test_the_alarm_is_a_verifiers_own_until_a_signal_comes():
+    with Interrupt():
+        assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+def test_a_step_stopped_while_it_changes_the_policy_is_not_saved(tmp_path, monkeypatch):
+    """The weights are then neither those before the step nor those after it."""
+    config = write_tiny_run(tmp_path)
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    assert main(["train", str(config), "--run.folder", str(whole)]) == 0
+    made = trainer_module.update
+    calls = []
+
+    def stopped(*arguments: object, **options: object) -> object:
+        calls.append(1)
+        done = made(*arguments, **options)
+        if len(calls) == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+        return done
+
+    monkeypatch.setattr(trainer_module, "update", stopped)
+    assert main(["train", str(config), "--run.folder", str(run)]) == 143
+    monkeypatch.undo()
+    assert [path.name for path in checkpoints(run / "checkpoints")] == ["step-000002"]
+    assert main(["train", "--resume", str(run)]) == 0
+    assert_same_run(run, whole)
 
 
 def test_a_run_stopped_before_its_first_step_evaluates_once(tmp_path, monkeypatch):

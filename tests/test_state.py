@@ -2,8 +2,10 @@
 
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from enum import Enum
 from functools import partial
+from io import IOBase
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -13,7 +15,10 @@ import torch
 from running import TOY, write_tiny_run
 
 from verigrad.config import load_config
+from verigrad.diagnosis import Cause, Finding
 from verigrad.engines import Draws, LocalEngine
+from verigrad.training.checkpoint import load_newest
+from verigrad.training.contract import fixed_keys
 from verigrad.training.folder import make_folder
 from verigrad.training.progress import Progress
 from verigrad.training.run import new_state
@@ -23,7 +28,7 @@ from verigrad.training.trainer import Trainer
 from verigrad.types import Completion, Prompt, Sampling
 
 FIXED = (str, bytes, int, float, bool, type(None), Enum, Path, torch.dtype, torch.device)
-CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, partial)
+CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, partial, IOBase)
 
 
 def walk(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, object]]:
@@ -74,8 +79,12 @@ def changed_by_a_run(config: Path, folder: Path, engine_type: type[LocalEngine])
 
 
 def shown_or_derived(path: str) -> bool:
-    """What a person sees is no state, and the engine's version is told to it at the start."""
-    return path.startswith("trainer._progress.") or path == "trainer._engine._version"
+    """What a person sees is no state, nor is a thread that writes a copy of the state.
+
+    The engine's version is told to it at the start.
+    """
+    places = ("trainer._progress.", "trainer._saver._thread.", "trainer._saver._pending")
+    return path.startswith(places) or path == "trainer._engine._version"
 
 
 @pytest.fixture(params=["table", "language model"])
@@ -110,3 +119,56 @@ def test_no_global_random_number_is_drawn(config, tmp_path):
     changed_by_a_run(config, tmp_path / "run", LocalEngine)
     assert torch.equal(torch.get_rng_state(), before[0])
     assert random.getstate() == before[1]
+
+
+# What a checkpoint holds
+
+EVENTFUL = [
+    ("run.steps", "12"),
+    ("checkpoint.every", "0"),
+    ("evaluation.every", "2"),
+    ("algorithm.minibatches", "2"),
+    ("algorithm.epochs", "2"),
+    ("algorithm.kl", "k3"),
+    ("algorithm.kl_beta", "0.1"),
+    ("algorithm.kl_reset_every", "5"),
+    ("algorithm.entropy_coefficient", "0.01"),
+    ("algorithm.entropy_target", "0.5"),
+    ("algorithm.entropy_step", "0.003"),
+]
+"""Twelve steps in which everything of the state changes."""
+
+
+def test_all_of_a_state_comes_back_from_its_checkpoint(config, tmp_path):
+    setup = prepare(load_config(config, EVENTFUL))
+    state, run = new_state(setup), make_folder(str(tmp_path / "run"), "run")
+    state.record(Finding(cause=Cause.FAILURES, step=0, number=0.5, message="half of them"))
+    Trainer(setup, state, LocalEngine(setup.policy), run, Progress(12, quiet=True)).run()
+
+    fresh = new_state(prepare(setup.config, decided=setup.decisions))
+    for field in fields(TrainerState):
+        if field.name not in ("policy", "optimizer", "reference", "updating"):
+            assert getattr(state, field.name) != getattr(fresh, field.name), field.name
+    load_newest(run.checkpoints, fresh, fixed_keys(setup.config))
+    for one, other in (
+        (state.policy_tensors(), fresh.policy_tensors()),
+        (state.reference_tensors(), fresh.reference_tensors()),
+        (state.optimizer_tensors(), fresh.optimizer_tensors()),
+    ):
+        assert one.keys() == other.keys()
+        assert len(one) > 0
+        for name, value in one.items():
+            assert value.dtype == other[name].dtype
+            assert torch.equal(value, other[name]), name
+    for field in fields(TrainerState):
+        if field.name not in ("policy", "optimizer", "reference"):
+            assert getattr(state, field.name) == getattr(fresh, field.name), field.name
+
+
+def test_a_tensor_of_another_shape_or_type_is_not_taken_over(tmp_path):
+    state = new_state(prepare(load_config(TOY)))
+    saved = {name: value.clone() for name, value in state.policy_tensors().items()}
+    for other in (torch.ones(1), saved["table"].double()):
+        with pytest.raises(RuntimeError, match=r"table is .* there, and .* here"):
+            state.restore({"table": other}, {}, {}, state.plain())
+    assert torch.equal(state.policy_tensors()["table"], saved["table"])

@@ -67,20 +67,26 @@ def resume(
     changes: Sequence[tuple[str, str]] = (),
     *,
     task: Task | None = None,
+    accept_changed_files: bool = False,
     quiet: bool = False,
 ) -> "RunResult":
-    """Go on with a run from its newest checkpoint, as if it had never stopped.
+    """Go on with a run from its newest good checkpoint, as if it had never stopped.
 
     Args:
         folder: the run folder.
         changes: keys that may change, as text: ``[("run.steps", "40")]``.
         task: the task, for a run that was given one in Python.
+        accept_changed_files: go on although a task, verifier or data file is another one now.
         quiet: show nothing.
 
     Raises:
-        RunFolderError: the folder holds no run, or its checkpoint cannot be used.
+        RunFolderError: the folder holds no run or another process writes there, no checkpoint can
+            be used, or a file has changed.
         ConfigError: a key may not change.
+        StorageError: a file of the run cannot be written.
     """
-    from verigrad.training import run
+    from verigrad.training import resume as resuming
 
-    return run.resume(Path(folder), changes, task=task, quiet=quiet)
+    return resuming.resume(
+        Path(folder), changes, task=task, accept_changed_files=accept_changed_files, quiet=quiet
+    )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 Metrics = Mapping[str, int | float | None]
 """One step's metrics: ``area/name`` to a number, or None where there is no data."""
@@ -20,6 +21,7 @@ class Cause(StrEnum):
     NO_SIGNAL = "no_signal"
     TRUNCATION = "truncation"
     FAILURES = "failures"
+    REMADE = "remade"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,26 @@ def findings(recent: Sequence[Metrics]) -> list[Finding]:
     if len(recent) >= WINDOW:
         found += [_no_signal(recent), _truncation(recent)]
     return [finding for finding in found if finding is not None]
+
+
+def remade_differently(step: int, others: Sequence[Mapping[str, Any]], made: int) -> Finding:
+    """A step that a resume made again did not come out as it had been.
+
+    Args:
+        step: the step.
+        others: the lines that differ from those set aside, at least one.
+        made: how many lines were made again.
+    """
+    first = others[0]
+    place = "the metrics" if "purpose" not in first else (
+        f"completion {first['completion']} of problem {first['problem']!r} ({first['purpose']})"
+    )  # fmt: skip
+    message = (
+        f"{len(others)} of {made} lines that the resume made again differ from those set aside in "
+        f"*.set-aside.jsonl, first {place}; a verdict that depends on time or chance explains it, "
+        "or something in docs/resume.md that weakens exactness; else this run is not reproducible"
+    )
+    return Finding(cause=Cause.REMADE, step=step, number=len(others) / made, message=message)
 
 
 def _no_signal(recent: Sequence[Metrics]) -> Finding | None:

@@ -44,3 +44,9 @@ class BadNumbersError(VerigradError):
     """A loss, gradient or reward is not finite, so no update can be made. Exit code 4."""
 
     exit_code = 4
+
+
+class StorageError(VerigradError):
+    """A file of a run cannot be written: the disk is full, read-only or gone. Exit code 5."""
+
+    exit_code = 5

@@ -22,6 +22,7 @@ EXIT_CODES = """Exit codes:
   2    the user's mistake: a file, a key, a value, a model
   3    more verdicts of one step failed than the configuration allows
   4    a loss, gradient or reward is not a finite number
+  5    a file of the run cannot be written: the disk is full, read-only or gone
   130  interrupted with Ctrl-C
   141  the reader of the output of plan or eval went away
   143  ended by SIGTERM"""

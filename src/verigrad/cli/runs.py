@@ -18,6 +18,7 @@ def train(
     /,
     *,
     resume: Annotated[Path | None, Parameter(metavar="RUN")] = None,
+    accept_changed_files: Annotated[bool, Parameter(negative=())] = False,
     **changes: str,
 ) -> int:
     """Train a model as CONFIG says, or go on with the run in a folder.
@@ -28,6 +29,8 @@ def train(
     Args:
         config: The TOML file that describes the run.
         resume: The folder of a run to go on with, in the place of CONFIG.
+        accept_changed_files: With --resume: go on although a task, verifier or data file is
+            another one now.
         changes: Values for single keys, over those of the file.
     """
     if resume is not None and config is not None:
@@ -36,9 +39,12 @@ def train(
             "own configuration, so give one of them, and changes as --section.key value"
         )
     if resume is not None:
-        from verigrad.training.run import resume as go_on
+        from verigrad.training.resume import resume as go_on
 
-        return go_on(resume, overrides(changes)).exit_code
+        done = go_on(resume, overrides(changes), accept_changed_files=accept_changed_files)
+        return done.exit_code
+    if accept_changed_files:
+        raise UserError("--accept-changed-files goes with --resume RUN; a new run has no old files")
     if config is None:
         raise UserError("train needs a CONFIG file, or --resume RUN to go on with a run")
     loaded = load_config(config, overrides(changes))

@@ -155,6 +155,9 @@ class CheckpointConfig(Section):
     keep: PositiveInt = 2
     """How many checkpoints to keep, newest first."""
 
+    best: bool = True
+    """Keep the one with the best held-out accuracy too, among those whose step was evaluated."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config(Section):

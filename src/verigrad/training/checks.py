@@ -1,14 +1,17 @@
-"""What a run is held to before anything is written: usable problems, prompts that fit, a device."""
+"""What a run is held to: usable problems, prompts that fit, a device, and few failed verdicts."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import starmap
 
 import torch
 
 from verigrad.algorithms import Algorithm, algorithm_from
 from verigrad.config import Config
-from verigrad.errors import ConfigError, ModelError, TaskError
+from verigrad.errors import ConfigError, ModelError, TaskError, TooManyFailuresError
 from verigrad.tasks import Task
-from verigrad.types import Problem, Prompt
+from verigrad.training.progress import printable
+from verigrad.types import Group, Problem, Prompt, Status
 
 
 def checked_algorithm(config: Config) -> Algorithm:
@@ -90,3 +93,30 @@ def check_device(device: str) -> None:
             f'run.device is {device!r}, which cannot be used here ({reason}); "cpu" always can, '
             'and "auto" takes a GPU where there is one'
         ) from error
+
+
+def check_failures(groups: Sequence[Group], allowed: float, step: int) -> None:
+    """Stop when too many verdicts of a step failed: what is left would not be the task any more.
+
+    Raises:
+        TooManyFailuresError: with the three commonest reasons and an example of each.
+    """
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    failed = [rollout for rollout in rollouts if rollout.verdict.status is Status.FAILED]
+    if len(failed) <= allowed * len(rollouts):
+        return
+    reasons = Counter(rollout.verdict.detail for rollout in failed)
+    examples = {rollout.verdict.detail: rollout for rollout in reversed(failed)}
+
+    def reason(detail: str, count: int) -> str:
+        example = examples[detail]
+        return (
+            f"{count} x {printable(detail)} (for one, problem {example.prompt.problem_id!r} with "
+            f"completion {example.completion.text[:60]!r})"
+        )
+
+    raise TooManyFailuresError(
+        f"step {step}: {len(failed)} of {len(rollouts)} verifications failed, and "
+        f"verifier.max_failures is {allowed:g}; the update was not made. Reasons: "
+        + "; ".join(starmap(reason, reasons.most_common(3)))
+    )

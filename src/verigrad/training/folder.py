@@ -1,7 +1,8 @@
 """The run folder: a contract that resume, reports and people read.
 
 config.toml       the resolved configuration
-environment.json  versions, machine, decisions
+environment.json  versions, machine, decisions, inputs
+run.lock          held by the process that writes here
 metrics.jsonl     one line per step
 rollouts.jsonl    one line per completion
 findings.json     what is wrong, in words
@@ -10,22 +11,17 @@ final/            the trained policy
 """
 
 import json
-import platform
 import re
-import subprocess
-import sys
-from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from verigrad.config import Config, to_toml
 from verigrad.errors import RunFolderError
-from verigrad.training.decisions import Decisions, cores
-from verigrad.training.records import write_json
-
-PACKAGES = ("verigrad", "torch", "transformers", "tokenizers", "safetensors")
+from verigrad.training.decisions import Decisions
+from verigrad.training.disk import write_json, write_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,22 +65,29 @@ class RunFolder:
         """The trained policy."""
         return self.root / "final"
 
-    def write_start(self, config: Config, decisions: Decisions, reasons: dict[str, str]) -> None:
-        """Write the configuration and the environment."""
-        partial = self.config.with_suffix(".partial")
-        partial.write_text(to_toml(config), encoding="utf-8")
-        partial.replace(self.config)
-        write_json(self.environment, _environment(decisions, reasons))
-
-    def read_decisions(self) -> tuple[Decisions, dict[str, str]]:
-        """The decisions of the run, and their reasons.
+    def write_start(self, config: Config, environment: Mapping[str, Any]) -> None:
+        """Write the configuration and the environment.
 
         Raises:
-            RunFolderError: the file that holds them is damaged.
+            StorageError: one of them cannot be written.
+        """
+        write_text(self.config, to_toml(config))
+        write_json(self.environment, environment)
+
+    def read_environment(self) -> dict[str, Any]:
+        """The environment that the run was started in.
+
+        Raises:
+            RunFolderError: the file that holds it is damaged.
         """
         try:
             content = json.loads(self.environment.read_text(encoding="utf-8"))
-            return Decisions(**content["decisions"]), dict(content["reasons"])
+            Decisions(**content["decisions"])
+            return dict(content) | {
+                "versions": dict(content["versions"]),
+                "inputs": dict(content["inputs"]),
+                "resumes": list(content.get("resumes", [])),
+            }
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunFolderError(
                 f"{self.environment} does not hold the decisions of a run "
@@ -138,36 +141,3 @@ def _next_free(parent: Path, name: str) -> Path:
             continue
         return root
     raise AssertionError("there is always a next number")
-
-
-def _environment(decisions: Decisions, reasons: dict[str, str]) -> dict[str, Any]:
-    return {
-        "versions": {name: _version(name) for name in PACKAGES}
-        | {"python": sys.version.split()[0]},
-        "commit": _commit(),
-        "platform": platform.platform(),
-        "processor": platform.machine(),
-        "cores": cores(),
-        "decisions": asdict(decisions),
-        "reasons": reasons,
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _commit() -> str | None:
-    """The commit of verigrad's own checkout; None when it is installed from a wheel."""
-    here = Path(__file__).resolve().parent
-    try:
-        shown = subprocess.run(
-            ["git", "-C", str(here), "rev-parse", "HEAD"],
-            capture_output=True, text=True, timeout=10, check=True,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return shown.stdout.strip()

@@ -1,15 +1,29 @@
-"""Ctrl-C and SIGTERM: the first finishes the step, the second stops at once."""
+"""Ctrl-C and SIGTERM: the first finishes the step, the second stops at once.
+
+A step that takes too long to finish is stopped as if by a second signal.
+"""
 
 import signal
 import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+GRACE_SECONDS = 20.0
+"""How long a step may go on after the first signal. Schedulers kill 30 s after SIGTERM, most of
+them, and the state has to be saved before that."""
+
+ALARM: signal.Signals | None = getattr(signal, "SIGALRM", None)
+
 
 class Interrupt:
-    """Notes a signal while it is entered; outside the main thread signals stay as they are."""
+    """Notes a signal while it is entered; outside the main thread signals stay as they are.
 
-    def __init__(self) -> None:
+    The second signal, or the end of the grace, raises KeyboardInterrupt. Windows has no such end.
+    """
+
+    def __init__(self, grace: float = GRACE_SECONDS) -> None:
+        """Prepare; ``grace`` is in seconds."""
+        self._grace = grace
         self.received: signal.Signals | None = None
         self._before: dict[signal.Signals, Any] = {}
 
@@ -27,6 +41,8 @@ class Interrupt:
         trace: TracebackType | None,
     ) -> None:
         """Give the signals back."""
+        if ALARM in self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -34,6 +50,10 @@ class Interrupt:
         if self.received is not None:
             raise KeyboardInterrupt
         self.received = signal.Signals(number)
+        if ALARM is not None:
+            # Only now: until then the alarm is a verifier's to use.
+            self._before[ALARM] = signal.signal(ALARM, self._handle)
+            signal.setitimer(signal.ITIMER_REAL, self._grace)
 
     @property
     def exit_code(self) -> int:

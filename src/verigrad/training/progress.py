@@ -44,6 +44,10 @@ class Progress:
         text = f"step {finding.step}: {finding.cause.replace('_', ' ')}: {finding.message}"
         self._log.print(Text(printable(text), style="yellow"))
 
+    def alert(self, text: str) -> None:
+        """Say one thing that must not be overlooked."""
+        self._log.print(Text(printable(f"warning: {text}"), style="yellow"))
+
     def step(self, metrics: Metrics) -> None:
         """Show a step."""
         self._seconds = [*self._seconds, metrics["time/step"] or 0.0][-20:]

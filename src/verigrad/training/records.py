@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from verigrad.diagnosis import Metrics
-from verigrad.hashing import Purpose
+from verigrad.hashing import Purpose, stable_hash
+from verigrad.training.disk import writing
 from verigrad.types import Group, Rollout
 
 
@@ -19,27 +21,111 @@ class MetricSink(Protocol):
         ...
 
 
+Key = tuple[object, ...]
+"""Which line of a file a record is: its step, and its place in it."""
+
+MAY_DIFFER = ("time/", "memory/", "eval/")
+"""Metrics begin so that a line made again need not share: a resume may change evaluation."""
+
+
 class JsonLines:
     """A file of JSON objects, appended to and handed to the system line by line."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, set_aside: Mapping[Key, int] | None = None) -> None:
+        """Open a file.
+
+        Args:
+            path: the file.
+            set_aside: what an interrupted run wrote of the steps that are made again, as
+                :func:`digests` reads it; None when nothing is made again.
+
+        Raises:
+            StorageError: it cannot be opened for writing.
+        """
         self.path = path
-        self._file = path.open("a", encoding="utf-8")
+        self._set_aside = set_aside or {}
+        self._remade: list[tuple[Mapping[str, Any], bool]] = []
+        with writing(path):
+            # Without a buffer: a line that failed must not be tried again when the file closes.
+            self._file = path.open("ab", buffering=0)
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Append one record."""
         self.write_all([record])
 
     def write_all(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Append records; a crash of the process after this loses none of them."""
+        """Append records; a crash of the process after this loses none of them.
+
+        Raises:
+            StorageError: they cannot be written; the last of them may then be torn.
+        """
+        lines = []
         for record in records:
             # NaN is not JSON: a number that is not finite is an error here, never a line.
-            self._file.write(json.dumps(record, allow_nan=False) + "\n")
-        self._file.flush()
+            lines.append(json.dumps(record, allow_nan=False) + "\n")
+            earlier = self._set_aside.get(_key(record))
+            if earlier is not None:
+                self._remade.append((record, earlier == _digest(record)))
+        with writing(self.path):
+            self._append("".join(lines).encode())
+
+    def _append(self, data: bytes) -> None:
+        while data:
+            data = data[self._file.write(data) :]
+
+    def take_remade(self) -> list[tuple[Mapping[str, Any], bool]]:
+        """The records since the last call that are made again, and whether they are as before."""
+        taken, self._remade = self._remade, []
+        return taken
+
+    def sync(self) -> None:
+        """Have the system put the lines on the disk, so that a loss of power loses none."""
+        with writing(self.path):
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def digests(path: Path, after: int) -> dict[Key, int]:
+    """What lines set aside say, for comparison with those that are made again.
+
+    Args:
+        path: the file that lines were set aside from.
+        after: the last step that is not made again.
+
+    Returns:
+        By key a hash of the record less what may differ; of several for a key the latest.
+    """
+    found: dict[Key, int] = {}
+    aside = _aside(path)
+    if not aside.exists():
+        return found
+    with aside.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            record = _parsed(line)
+            if record is not None and record["step"] > after:
+                found[_key(record)] = _digest(record)
+    return found
+
+
+def _key(record: Mapping[str, Any]) -> Key:
+    return tuple(record.get(name) for name in ("step", "purpose", "slot", "completion"))
+
+
+def _digest(record: Mapping[str, Any]) -> int:
+    kept = {name: value for name, value in record.items() if not name.startswith(MAY_DIFFER)}
+    return stable_hash(json.dumps(kept))
+
+
+def _parsed(line: str | bytes) -> dict[str, Any] | None:
+    """A whole line's record with its step; None for a torn one."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -54,36 +140,53 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def set_aside_after(path: Path, step: int | None) -> None:
-    """Keep the lines up to a step, and move the later ones to a file beside it.
+    """Keep the lines up to a step, and move what comes after them to a file beside it.
 
     Args:
-        path: a file of records with ``step``; may be missing.
+        path: a file of records with ``step``, in order; may be missing.
         step: the last step to keep; None keeps nothing.
+
+    Raises:
+        StorageError: a file cannot be written; no line is lost then.
     """
     if not path.exists():
         return
-    kept: list[str] = []
-    later: list[str] = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        (kept if step is not None and _step_of(line) <= step else later).append(line)
-    if not later:
-        return
-    aside = path.with_suffix(".set-aside.jsonl")
-    with aside.open("a", encoding="utf-8") as file:
-        file.writelines(later)
-    partial = path.with_suffix(".partial")
-    partial.write_text("".join(kept), encoding="utf-8")
-    os.replace(partial, path)
+    with writing(path), path.open("r+b") as file:
+        end = _end_of(file, step)
+        if end == os.fstat(file.fileno()).st_size:
+            return
+        file.seek(end)
+        with _aside(path).open("a+b") as beside:
+            _end_line(beside)
+            shutil.copyfileobj(file, beside)
+            beside.flush()
+            os.fsync(beside.fileno())
+        # Only now: a crash before this leaves lines twice in the file beside, and none lost.
+        file.truncate(end)
+        os.fsync(file.fileno())
 
 
-def _step_of(line: str) -> float:
-    """The step of a line; a torn one belongs to no finished step."""
-    if not line.endswith("\n"):
-        return float("inf")
-    try:
-        return float(json.loads(line)["step"])
-    except json.JSONDecodeError:
-        return float("inf")
+def _aside(path: Path) -> Path:
+    return path.with_suffix(".set-aside.jsonl")
+
+
+def _end_of(file: BinaryIO, step: int | None) -> int:
+    """Where the last line up to a step ends; a torn line belongs to no finished step."""
+    end = position = 0
+    for line in file:
+        position += len(line)
+        record = _parsed(line) if line.endswith(b"\n") else None
+        if step is not None and record is not None and record["step"] <= step:
+            end = position
+    return end
+
+
+def _end_line(file: BinaryIO) -> None:
+    """Let what follows begin a line, where the last one was torn."""
+    if file.seek(0, os.SEEK_END):
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) != b"\n":
+            file.write(b"\n")
 
 
 def rollout_records(
@@ -151,10 +254,3 @@ def side_by_side(rollouts: Path, last_step: int) -> list[tuple[str, str, str]]:
 
 def _text_of(prompt: str | list[dict[str, str]]) -> str:
     return prompt if isinstance(prompt, str) else prompt[-1]["content"]
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file so that it is either the old one or the new one, never half of it."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, path)

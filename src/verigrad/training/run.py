@@ -1,24 +1,26 @@
-"""Training, resuming and evaluating, as the command and Python users call them."""
+"""Training and evaluating, as the command and Python users call them."""
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from verigrad.config import Config, load_config
+from verigrad.config import Config
 from verigrad.engines import Draws, LocalEngine
-from verigrad.errors import ConfigError, RunFolderError
+from verigrad.errors import RunFolderError
 from verigrad.evaluation import Evaluation, describe, summarise
 from verigrad.hashing import Purpose
 from verigrad.tasks import Task, load_task
-from verigrad.training.checkpoint import checkpoints, load_checkpoint
 from verigrad.training.checks import check_device, check_lengths
+from verigrad.training.contract import inputs, machine
+from verigrad.training.disk import flush_folder, writing
 from verigrad.training.folder import RunFolder, check_free, make_folder
+from verigrad.training.lock import locked
 from verigrad.training.progress import Progress, duration
-from verigrad.training.records import read_lines, set_aside_after, side_by_side
+from verigrad.training.records import read_lines, side_by_side
 from verigrad.training.setup import (
     Setup,
     checked_split,
@@ -74,49 +76,12 @@ def train(config: Config, *, task: Task | None = None, quiet: bool = False) -> R
     progress = Progress(config.run.steps, quiet=quiet)
     setup = prepare(config, task)
     folder = make_folder(config.run.folder, setup.task.name)
-    folder.write_start(config, setup.decisions, setup.reasons)
-    _announce(progress, setup, folder)
-    return _run(setup, new_state(setup), folder, progress)
-
-
-def resume(
-    folder: Path,
-    changes: Sequence[tuple[str, str]] = (),
-    *,
-    task: Task | None = None,
-    quiet: bool = False,
-) -> RunResult:
-    """Go on with a run from its newest checkpoint, as if it had never stopped.
-
-    Args:
-        folder: the run folder.
-        changes: keys that may change (``run.steps`` upwards, ``evaluation`` and ``checkpoint``).
-        task: the task, for a run that was started from Python with one.
-        quiet: show nothing.
-
-    Raises:
-        RunFolderError: the folder holds no run, or its checkpoint cannot be used.
-        ConfigError: a key may not change.
-    """
-    run = RunFolder(root=Path(folder).resolve())
-    if not run.config.exists() or not run.environment.exists():
-        raise RunFolderError(f"{folder} holds no run: it has no config.toml and environment.json")
-    config = _changed(run, changes)
-    decisions, reasons = run.read_decisions()
-    setup = prepare(config, task, decisions)
-    progress = Progress(config.run.steps, quiet=quiet)
-    state = new_state(setup)
-    saved = checkpoints(run.checkpoints)
-    if saved:
-        load_checkpoint(saved[-1], state)
-    for path in (run.metrics, run.rollouts):
-        # A run that resumes at step 0 evaluates the untrained policy again.
-        set_aside_after(path, state.step or None)
-    run.write_start(config, setup.decisions, reasons)
-    progress.note(f"resuming {run.root} after step {state.step}; {setup.reasons['threads']}")
-    if state.step == config.run.steps:
-        progress.note("the run is finished already; to go on, raise run.steps")
-    return _run(setup, state, run, progress)
+    with locked(folder.root):
+        # Another run may have taken the folder while this one was prepared.
+        check_free(config.run.folder)
+        folder.write_start(config, _environment(setup))
+        _announce(progress, setup, folder)
+        return run_on(setup, new_state(setup), folder, progress)
 
 
 def evaluate(model_or_run: str, config: Config) -> str:
@@ -180,7 +145,8 @@ def new_state(setup: Setup) -> TrainerState:
     )
 
 
-def _run(setup: Setup, state: TrainerState, folder: RunFolder, progress: Progress) -> RunResult:
+def run_on(setup: Setup, state: TrainerState, folder: RunFolder, progress: Progress) -> RunResult:
+    """Run from a state to the end, save the trained policy, and say what came of it."""
     with workers_of(setup) as pool:
         outcome = Trainer(setup, state, LocalEngine(setup.policy), folder, progress, pool).run()
     if outcome.finished:
@@ -198,14 +164,29 @@ def _run(setup: Setup, state: TrainerState, folder: RunFolder, progress: Progres
 
 
 def _save_final(setup: Setup, folder: RunFolder) -> None:
-    """Write the trained policy beside its name, then rename it; an older one is replaced."""
+    """Write the trained policy beside its name, then rename it; an older one is replaced.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
     partial = folder.final.with_name("final.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    setup.policy.save(partial)
-    if folder.final.exists():
-        shutil.rmtree(folder.final)
-    partial.rename(folder.final)
+    with writing(folder.final):
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        setup.policy.save(partial)
+        flush_folder(partial)
+        if folder.final.exists():
+            shutil.rmtree(folder.final)
+        partial.rename(folder.final)
+
+
+def _environment(setup: Setup) -> dict[str, Any]:
+    """What ``environment.json`` says of a run that starts."""
+    return machine(setup.decisions.device) | {
+        "decisions": asdict(setup.decisions),
+        "reasons": setup.reasons,
+        "inputs": inputs(setup.config, setup.task),
+    }
 
 
 def _announce(progress: Progress, setup: Setup, folder: RunFolder) -> None:
@@ -258,25 +239,6 @@ def _report(
         progress.comparison(side_by_side(folder.rollouts, step)[:SHOWN])
     seconds = sum(line["time/step"] or 0.0 for line in records)
     progress.result(f"{step} steps in {duration(seconds)}; the trained policy is {folder.final}")
-
-
-def _changed(run: RunFolder, changes: Sequence[tuple[str, str]]) -> Config:
-    """The run's configuration with changes that a resume may make."""
-    before = load_config(run.config)
-    after = load_config(run.config, changes)
-    for name, _ in changes:
-        path = name.replace("-", "_")
-        if path != "run.steps" and path.split(".")[0] not in ("evaluation", "checkpoint"):
-            raise ConfigError(
-                f"{path} may not change in a resume, which goes on with the same run; only "
-                "run.steps (upwards) and the keys of evaluation and checkpoint may"
-            )
-    if after.run.steps < before.run.steps:
-        raise ConfigError(
-            f"run.steps is {after.run.steps}, but the run has {before.run.steps}; a resume may "
-            "only raise it"
-        )
-    return after
 
 
 def _model_in(model_or_run: str) -> str:

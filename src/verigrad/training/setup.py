@@ -23,7 +23,7 @@ from verigrad.training.checks import (
     check_problems,
     checked_algorithm,
 )
-from verigrad.training.decisions import Decisions, choose_device, choose_threads, cores
+from verigrad.training.decisions import Decisions, choose_device, choose_threads
 from verigrad.types import Problem, Prompt, Sampling
 
 
@@ -50,7 +50,7 @@ class Setup:
     """What was measured and chosen."""
 
     reasons: dict[str, str]
-    """Why, by the name of the decision."""
+    """Why, by the name of the decision; empty where a resume took them over."""
 
     @property
     def evaluated(self) -> tuple[Problem, ...]:
@@ -236,13 +236,7 @@ def _decide(
     shares = getattr(policy, "shares_prompts", True)
     if decided is not None:
         torch.set_num_threads(decided.threads)
-        reasons = {"threads": "as the run that is resumed"}
-        if decided.threads > cores():
-            reasons["threads"] = (
-                f"{decided.threads} threads as the run that is resumed, but only {cores()} CPUs "
-                "are here: the resume is not exact"
-            )
-        return decided, reasons
+        return decided, {}
     threads, why = _threads(config, policy, prompts)
     decisions = Decisions(
         threads=threads,

@@ -41,6 +41,9 @@ class TrainerState:
     findings: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By cause: the latest finding, with the step at which the cause was first seen."""
 
+    updating: bool = False
+    """Whether a step has begun to change the policy; never so in a checkpoint."""
+
     @property
     def is_between_steps(self) -> bool:
         """Whether the policy is that of the last finished step: not so after a step's update."""
@@ -102,7 +105,7 @@ class TrainerState:
 
         Raises:
             KeyError: the policy has other tensors than the saved one.
-            RuntimeError: a tensor has another shape.
+            RuntimeError: a tensor has another shape or type.
         """
         _copy(policy, self.policy_tensors())
         _copy(reference, self.reference_tensors())
@@ -122,7 +125,14 @@ class TrainerState:
 def _copy(source: dict[str, Tensor], target: dict[str, Tensor]) -> None:
     with torch.no_grad():
         for name in target.keys() | source.keys():
-            target[name].copy_(source[name])
+            mine, saved = target[name], source[name]
+            if (mine.shape, mine.dtype) != (saved.shape, saved.dtype):
+                # copy_ would spread or round what it is given.
+                raise RuntimeError(
+                    f"{name} is {saved.dtype} {tuple(saved.shape)} there, and "
+                    f"{mine.dtype} {tuple(mine.shape)} here"
+                )
+            mine.copy_(saved)
 
 
 def _by_first_name(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

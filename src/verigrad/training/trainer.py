@@ -1,31 +1,34 @@
 """The loop: draw problems, sample, verify, update, record, save."""
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import starmap
-from pathlib import Path
 
 from verigrad.batch import Batch, Measured, Tokens, make_batch, minibatches
-from verigrad.config import OptimizerConfig
-from verigrad.diagnosis import findings
+from verigrad.diagnosis import Finding, findings, remade_differently
 from verigrad.engines import Draws, Engine
-from verigrad.errors import TooManyFailuresError, VerigradError
+from verigrad.errors import StorageError, VerigradError
 from verigrad.evaluation import Evaluation, summarise
 from verigrad.hashing import Purpose, stable_hash
 from verigrad.tasks import problem_at
-from verigrad.training.checkpoint import save_checkpoint
+from verigrad.training.checks import check_failures
+from verigrad.training.disk import write_json
 from verigrad.training.folder import RunFolder
 from verigrad.training.interrupt import Interrupt
 from verigrad.training.metrics import step_metrics
-from verigrad.training.progress import Progress, printable
-from verigrad.training.records import JsonLines, rollout_records, write_json
+from verigrad.training.progress import Progress
+from verigrad.training.records import JsonLines, digests, rollout_records
+from verigrad.training.saving import Saver
+from verigrad.training.schedule import learning_rate
 from verigrad.training.setup import Setup
 from verigrad.training.state import TrainerState
 from verigrad.training.step import Update, judge, measure, update
-from verigrad.types import Group, Problem, Sampling, Status
+from verigrad.types import Group, Problem, Sampling
 from verigrad.verifiers.pool import VerifierPool
+
+WORTH_A_SYNC = 0.1
+"""A step of so many seconds waits for the disk to have its lines; the lines of quicker ones are
+with the system, which a crash of the process does not touch, and on the disk at the checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,36 +60,55 @@ class Trainer:
         self._engine = engine
         self._folder = folder
         self._progress = progress
-        self._metrics = JsonLines(folder.metrics)
-        self._rollouts = JsonLines(folder.rollouts)
+        # A run that resumes at step 0 evaluates the untrained policy again.
+        done = state.step or -1
+        self._metrics = JsonLines(folder.metrics, digests(folder.metrics, done))
+        self._rollouts = JsonLines(folder.rollouts, digests(folder.rollouts, done))
+        self._saver = Saver(folder.checkpoints, setup.config, progress, self._sync)
 
     def run(self) -> Outcome:
         """Make the remaining steps, or as many as a signal leaves time for.
 
         Whatever ends the loop, the state of the last finished step is saved, unless the step that
-        failed has updated the policy already; the checkpoint before it then stays the newest.
+        was not finished has changed the policy already; the checkpoint before it then stays the
+        newest.
 
         Raises:
             TooManyFailuresError: more verdicts of a step failed than the configuration allows.
             BadNumbersError: a loss or gradient is not finite.
+            StorageError: the lines of a step, or the last checkpoint, cannot be written.
         """
         state, steps = self._state, self._setup.config.run.steps
         self._engine.sync(state.policy_version)
+        interrupt = Interrupt()
         try:
-            with Interrupt() as interrupt:
+            self._loop(interrupt)
+            if not state.updating:
+                self._finish()
+        except StorageError:
+            raise
+        except VerigradError:
+            if state.is_between_steps:
+                self._finish()
+            raise
+        finally:
+            self._saver.close()
+            self._metrics.close()
+            self._rollouts.close()
+        return Outcome(finished=state.step == steps, exit_code=interrupt.exit_code)
+
+    def _loop(self, interrupt: Interrupt) -> None:
+        """Make steps until the last one or a signal; a second signal leaves one unfinished."""
+        state, steps = self._state, self._setup.config.run.steps
+        try:
+            with interrupt:
                 if state.step == 0:
                     self._before()
                 while state.step < steps and interrupt.received is None:
                     self._step()
-        except VerigradError:
-            if state.is_between_steps:
-                self._save()
-            raise
-        finally:
-            self._metrics.close()
-            self._rollouts.close()
-        self._save()
-        return Outcome(finished=state.step == steps, exit_code=interrupt.exit_code)
+        except KeyboardInterrupt:
+            if interrupt.received is None:
+                raise
 
     def _before(self) -> None:
         """Evaluate the untrained policy, as step 0."""
@@ -99,6 +121,7 @@ class Trainer:
             step_metrics(0, [], None, policy_version=0, evaluation=evaluation, times=times)
         )
         self._progress.note(f"held-out accuracy before training: {evaluation.accuracy:.2f}")
+        self._compare_remade(step=0)
 
     def _step(self) -> None:
         """Make one step, all of it, and record it."""
@@ -138,8 +161,12 @@ class Trainer:
         state.finish_step(metrics)
         self._progress.step(metrics)
         self._diagnose()
+        state.updating = False
+        if times["step"] >= WORTH_A_SYNC:
+            self._sync()
+        self._saver.check()
         if config.checkpoint.every > 0 and step % config.checkpoint.every == 0:
-            self._save()
+            self._checkpoint()
 
     def _collect(
         self, problems: Sequence[Problem], completions: int, sampling: Sampling, draws: Draws
@@ -156,6 +183,7 @@ class Trainer:
     def _update(self, groups: list[Group], times: dict[str, float]) -> Update | None:
         """Make the updates of a step; None when nothing trains."""
         state, algorithm = self._state, self._setup.algorithm
+        state.updating = True
         started = time.perf_counter()
         batch = make_batch(
             groups,
@@ -234,52 +262,36 @@ class Trainer:
 
     def _diagnose(self) -> None:
         """Record what is found, and say it once per cause."""
-        new = False
         for finding in findings(self._state.recent):
-            if self._state.record(finding):
-                self._progress.warn(finding)
-                new = True
-        if new:
+            self._record(finding)
+        self._compare_remade(self._state.step)
+
+    def _compare_remade(self, step: int) -> None:
+        """Find fault with lines that a resume has made again and that are not as they were."""
+        made = [*self._metrics.take_remade(), *self._rollouts.take_remade()]
+        others = [record for record, same in made if not same]
+        if others:
+            self._record(remade_differently(step, others, len(made)))
+
+    def _record(self, finding: Finding) -> None:
+        if self._state.record(finding):
+            self._progress.warn(finding)
             self._write_findings()
 
     def _write_findings(self) -> None:
-        write_json(self._folder.findings, list(self._state.findings.values()))
+        # A resume makes them again from the state, so nothing waits for the disk.
+        write_json(self._folder.findings, [*self._state.findings.values()], flushed=False)
 
-    def _save(self) -> Path:
+    def _sync(self) -> None:
+        self._metrics.sync()
+        self._rollouts.sync()
+
+    def _checkpoint(self) -> None:
+        """Save on the way, while training goes on."""
         self._write_findings()
-        keep = self._setup.config.checkpoint.keep
-        return save_checkpoint(self._folder.checkpoints, self._state, keep=keep)
+        self._saver.start(self._state)
 
-
-def learning_rate(config: OptimizerConfig, done: int) -> float:
-    """The learning rate of the step that follows ``done`` finished ones."""
-    if config.decay_steps == "off":
-        return config.learning_rate
-    return config.learning_rate * max(0.0, 1 - done / config.decay_steps)
-
-
-def check_failures(groups: Sequence[Group], allowed: float, step: int) -> None:
-    """Stop when too many verdicts of a step failed: what is left would not be the task any more.
-
-    Raises:
-        TooManyFailuresError: with the three commonest reasons and an example of each.
-    """
-    rollouts = [rollout for group in groups for rollout in group.rollouts]
-    failed = [rollout for rollout in rollouts if rollout.verdict.status is Status.FAILED]
-    if len(failed) <= allowed * len(rollouts):
-        return
-    reasons = Counter(rollout.verdict.detail for rollout in failed)
-    examples = {rollout.verdict.detail: rollout for rollout in reversed(failed)}
-
-    def reason(detail: str, count: int) -> str:
-        example = examples[detail]
-        return (
-            f"{count} x {printable(detail)} (for one, problem {example.prompt.problem_id!r} with "
-            f"completion {example.completion.text[:60]!r})"
-        )
-
-    raise TooManyFailuresError(
-        f"step {step}: {len(failed)} of {len(rollouts)} verifications failed, and "
-        f"verifier.max_failures is {allowed:g}; the update was not made. Reasons: "
-        + "; ".join(starmap(reason, reasons.most_common(3)))
-    )
+    def _finish(self) -> None:
+        """Save for good, and wait for it."""
+        self._write_findings()
+        self._saver.finish(self._state)

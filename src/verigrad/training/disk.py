@@ -1,0 +1,71 @@
+"""Files that are whole or not there, on the disk when it is said so, and errors in one line."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+from verigrad.errors import StorageError
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say in one line that a file cannot be written, and why.
+
+    Raises:
+        StorageError: what is done inside fails because of the file system.
+    """
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise StorageError(
+            f"{path} cannot be written: {why}; what was saved before is as it was; free or mend "
+            "the disk, then go on with: verigrad train --resume RUN"
+        ) from error
+
+
+def flush(path: Path) -> None:
+    """Have the system put a file's content, or a folder's entries, on the disk."""
+    folder = path.is_dir()
+    if os.name == "nt" and folder:
+        return
+    descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def flush_folder(folder: Path) -> None:
+    """Put a folder on the disk, with the files in it."""
+    for path in [*folder.iterdir(), folder]:
+        flush(path)
+
+
+def write_text(path: Path, text: str, *, flushed: bool = True) -> None:
+    """Write a file so that it is either the old one or the new one, never half of it.
+
+    Args:
+        path: the file.
+        text: its new content.
+        flushed: whether to wait until it is on the disk.
+
+    Raises:
+        StorageError: it cannot be written; the old one is as it was.
+    """
+    with writing(path):
+        partial = path.with_name(path.name + ".partial")
+        partial.write_text(text, encoding="utf-8")
+        if flushed:
+            flush(partial)
+        os.replace(partial, path)
+
+
+def write_json(path: Path, value: Any, *, flushed: bool = True) -> None:
+    """The same for a value as JSON."""
+    write_text(path, json.dumps(value, indent=2) + "\n", flushed=flushed)
