@@ -205,7 +205,18 @@ def test_a_tokenizer_without_pad_token_or_chat_template_works(options, here, cap
         ("def task(needed): return None", "{file}:task fails to make its task: TypeError: "),
         (
             "task = ProblemTask('t', [], len)",
-            "{file} fails to run: TaskError: task 't' holds no problem",
+            "{file} fails to run: TaskError: task 't' holds no problem; it needs at least one "
+            "({file}:2)",
+        ),
+        (
+            "def task():\n    return ProblemTask('t', [], len)",
+            "{file}:task fails to make its task: TaskError: task 't' holds no problem; it needs at "
+            "least one ({file}:3)",
+        ),
+        (
+            "import json\ntask = json.loads('[')",
+            "{file} fails to run: JSONDecodeError: Expecting value: line 1 column 2 (char 1) "
+            "({file}:3)",
         ),
         (
             "task = ProblemTask('t', [Problem(id='a', prompt=p, reference=1) for p in 'xy'], len)",

@@ -112,6 +112,10 @@ class OptimizerConfig(Section):
     eps: PositiveFloat = 1e-8
     """Added to the root of the second moment."""
 
+    max_bad_updates: PositiveInt = 3
+    """An update whose loss or gradient is not finite is skipped; the run stops after so many in a
+    row."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig(Section):

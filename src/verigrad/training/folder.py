@@ -6,6 +6,7 @@ metrics.jsonl     one line per step
 rollouts.jsonl    one line per completion
 findings.json     what is wrong, in words
 checkpoints/      what a resume needs
+bad-updates/      what was skipped because it was not finite, if anything was
 final/            the trained policy
 """
 
@@ -63,6 +64,11 @@ class RunFolder:
     def checkpoints(self) -> Path:
         """What a resume needs."""
         return self.root / "checkpoints"
+
+    @property
+    def bad_updates(self) -> Path:
+        """What was skipped because it was not finite, for a replay; there only if something was."""
+        return self.root / "bad-updates"
 
     @property
     def final(self) -> Path:

@@ -20,6 +20,7 @@ def step_metrics(
     groups: Sequence[Group],
     update: Update | None,
     *,
+    skipped: int = 0,
     policy_version: int,
     entropy_coefficient: float | None = None,
     evaluation: Evaluation | None,
@@ -31,6 +32,7 @@ def step_metrics(
         step: counted from 1; 0 is the evaluation before training.
         groups: the step's groups.
         update: what the optimiser did, or None if nothing trained.
+        skipped: updates that were not made because they were not finite.
         policy_version: optimiser updates so far, this step's included.
         entropy_coefficient: weight of the entropy bonus in this step; None without one.
         evaluation: on held-out problems after this step, if there was one.
@@ -40,6 +42,7 @@ def step_metrics(
         "step": step,
         **_rollout_metrics(groups),
         **_update_metrics(update),
+        "updates/skipped": skipped,
         "optimizer/updates": policy_version,
         "optimizer/entropy_coefficient": entropy_coefficient,
         **_evaluation_metrics(evaluation),

@@ -15,11 +15,13 @@ from verigrad.errors import TooManyFailuresError, VerigradError
 from verigrad.evaluation import Evaluation, summarise
 from verigrad.hashing import Purpose, stable_hash
 from verigrad.tasks import problem_at
+from verigrad.training.bad_updates import BadUpdate, stop_after
 from verigrad.training.checkpoint import save_checkpoint
 from verigrad.training.folder import RunFolder
 from verigrad.training.interrupt import Interrupt
 from verigrad.training.metrics import step_metrics
 from verigrad.training.progress import Progress, printable
+from verigrad.training.recorded import record_bad_update
 from verigrad.training.records import JsonLines, rollout_records, write_json
 from verigrad.training.setup import Setup
 from verigrad.training.state import TrainerState
@@ -68,7 +70,8 @@ class Trainer:
 
         Raises:
             TooManyFailuresError: more verdicts of a step failed than the configuration allows.
-            BadNumbersError: a loss or gradient is not finite.
+            BadNumbersError: too many updates in a row were not finite, or the policy's logits
+                or a reward are not.
         """
         state, steps = self._state, self._setup.config.run.steps
         self._engine.sync(state.policy_version)
@@ -116,7 +119,7 @@ class Trainer:
         )
         check_failures(groups, config.verifier.max_failures, step)
         coefficient = state.entropy_coefficient if self._setup.algorithm.entropy else None
-        done = self._update(groups, times)
+        done, bad = self._update(groups, times)
         due = step == config.run.steps or (
             config.evaluation.every > 0 and step % config.evaluation.every == 0
         )
@@ -128,6 +131,7 @@ class Trainer:
             step,
             groups,
             done,
+            skipped=len(bad),
             policy_version=state.policy_version,
             entropy_coefficient=coefficient,
             evaluation=evaluation,
@@ -138,6 +142,7 @@ class Trainer:
         state.finish_step(metrics)
         self._progress.step(metrics)
         self._diagnose()
+        stop_after(bad, state.bad_updates, config.optimizer.max_bad_updates, step)
         if config.checkpoint.every > 0 and step % config.checkpoint.every == 0:
             self._save()
 
@@ -153,8 +158,10 @@ class Trainer:
         verified = time.perf_counter()
         return groups, {"generate": generated - started, "verify": verified - generated}
 
-    def _update(self, groups: list[Group], times: dict[str, float]) -> Update | None:
-        """Make the updates of a step; None when nothing trains."""
+    def _update(
+        self, groups: list[Group], times: dict[str, float]
+    ) -> tuple[Update | None, list[BadUpdate]]:
+        """Make the updates of a step: those made, None when nothing trains, and those skipped."""
         state, algorithm = self._state, self._setup.algorithm
         started = time.perf_counter()
         batch = make_batch(
@@ -167,14 +174,20 @@ class Trainer:
         for parameters in state.optimizer.param_groups:
             parameters["lr"] = learning_rate(self._setup.config.optimizer, state.step)
         done: Update | None = None
-        for part in self._minibatches(batch):
+        bad: list[BadUpdate] = []
+        for number, part in enumerate(self._minibatches(batch), start=1):
             one = self._update_once(part)
-            if one is not None:
+            if isinstance(one, BadUpdate):
+                bad.append(one)
+                state.bad_updates += 1
+                record_bad_update(self._folder.bad_updates, state, part, one, number)
+            elif one is not None:
+                state.bad_updates = 0
                 state.policy_version += 1
                 done = one if done is None else done + one
         self._after_updates(done)
         times["train"] = time.perf_counter() - started
-        return done
+        return done, bad
 
     def _measure(self, tokens: Tokens) -> Measured:
         return measure(
@@ -194,7 +207,7 @@ class Trainer:
             rows = sorted(range(len(batch.mask)), key=lambda row: stable_hash(*place, row))
             yield from minibatches(batch, algorithm, rows)
 
-    def _update_once(self, batch: Batch) -> Update | None:
+    def _update_once(self, batch: Batch) -> Update | BadUpdate | None:
         config = self._setup.config
         clip = config.optimizer.clip_norm
         return update(
