@@ -10,6 +10,7 @@ from torch import Tensor
 from verigrad.batch import Batch
 from verigrad.config import load_config
 from verigrad.errors import RunFolderError
+from verigrad.escaping import one_line
 from verigrad.policies.base import Policy
 from verigrad.tasks import Task
 from verigrad.training.bad_updates import (
@@ -101,8 +102,9 @@ def describe(result: Replay) -> str:
         "first token not finite": result.bad_token or "none",
     }
     width = max(map(len, lines))
-    told = [f"{name:<{width}}  {text}" for name, text in lines.items()]
-    return "\n".join([*told, "completions", *(f"  {line}" for line in result.completions)])
+    told = [f"{name:<{width}}  {one_line(text)}" for name, text in lines.items()]
+    completions = [f"  {one_line(line)}" for line in result.completions]
+    return "\n".join([*told, "completions", *completions])
 
 
 def _again(recorded: Recorded, setup: Setup) -> Replay:

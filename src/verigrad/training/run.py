@@ -11,6 +11,7 @@ import torch
 from verigrad.config import Config, load_config
 from verigrad.engines import Draws, LocalEngine
 from verigrad.errors import ConfigError, RunFolderError
+from verigrad.escaping import one_line
 from verigrad.evaluation import Evaluation, describe, summarise
 from verigrad.hashing import Purpose
 from verigrad.tasks import Task, load_task
@@ -156,7 +157,7 @@ def evaluate(model_or_run: str, config: Config) -> str:
         summary = summarise(groups)
         words = describe(summary) if summary else "every verification failed"
         lines.append(f"{name}, {number} each: {words}")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def new_state(setup: Setup) -> TrainerState:

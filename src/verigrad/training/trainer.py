@@ -20,7 +20,7 @@ from verigrad.training.checkpoint import save_checkpoint
 from verigrad.training.folder import RunFolder
 from verigrad.training.interrupt import Interrupt
 from verigrad.training.metrics import step_metrics
-from verigrad.training.progress import Progress, printable
+from verigrad.training.progress import Progress
 from verigrad.training.recorded import record_bad_update
 from verigrad.training.records import JsonLines, rollout_records, write_json
 from verigrad.training.setup import Setup
@@ -287,7 +287,7 @@ def check_failures(groups: Sequence[Group], allowed: float, step: int) -> None:
     def reason(detail: str, count: int) -> str:
         example = examples[detail]
         return (
-            f"{count} x {printable(detail)} (for one, problem {example.prompt.problem_id!r} with "
+            f"{count} x {detail} (for one, problem {example.prompt.problem_id!r} with "
             f"completion {example.completion.text[:60]!r})"
         )
 
