@@ -38,7 +38,7 @@ def test_a_run_keeps_no_object_and_no_file_of_a_step(kind, soak, tmp_path):
 
 
 def test_growth_is_noticed(soak):
-    flat = {"resident_mb": 100.0, "open_files": 8, "objects": 1000, "step_seconds": 0.1}
+    flat = {"resident_mb": 100.0, "open_files": 8, "objects": 1000, "cpu_seconds": 0.1}
     samples = [flat | {"step": step} for step in range(50, 1050, 50)]
     assert soak.growth(samples)["grown"] == []
     leaking = [s | {"objects": 1000 + s["step"], "open_files": 8 + s["step"]} for s in samples]

@@ -28,6 +28,20 @@ class Decisions:
     device: str
     """Where the policy lives."""
 
+    def __post_init__(self) -> None:
+        """Refuse what is none: a file that holds decisions may be damaged.
+
+        Raises:
+            ValueError: a value is of another type, or no number of threads or tokens.
+        """
+        numbers = (self.threads, self.token_budget)
+        if not (
+            all(type(number) is int and 1 <= number < 2**31 for number in numbers)
+            and type(self.shares_prompts) is bool
+            and type(self.device) is str
+        ):
+            raise ValueError(f"{self} has a value that is none")
+
 
 def choose_threads(work: Callable[[], object]) -> tuple[int, str]:
     """Measure a piece of the run's own work with each number of threads and take the fastest.

@@ -18,8 +18,9 @@ from verigrad.tasks import Task, load_task
 from verigrad.training.checkpoint import checkpoints, load_checkpoint
 from verigrad.training.checks import check_device, check_lengths
 from verigrad.training.folder import RunFolder, check_free, make_folder
+from verigrad.training.metrics import read_metrics
 from verigrad.training.progress import Progress, duration
-from verigrad.training.records import read_lines, set_aside_after, side_by_side
+from verigrad.training.records import set_aside_after, side_by_side
 from verigrad.training.setup import (
     Setup,
     checked_split,
@@ -186,7 +187,7 @@ def _run(setup: Setup, state: TrainerState, folder: RunFolder, progress: Progres
         outcome = Trainer(setup, state, LocalEngine(setup.policy), folder, progress, pool).run()
     if outcome.finished:
         _save_final(setup, folder)
-    records = read_lines(folder.metrics)
+    records = read_metrics(folder.metrics)
     before, after = _evaluations(records)
     _report(progress, folder, state.step, outcome, records)
     return RunResult(
@@ -226,7 +227,7 @@ def _evaluations(
     records: Sequence[Mapping[str, Any]],
 ) -> tuple[Evaluation | None, Evaluation | None]:
     """The first and the last evaluation, if it came after the first."""
-    lines = [line for line in records if line["eval/accuracy"] is not None]
+    lines = [line for line in records if line.get("eval/accuracy") is not None]
     found = [
         Evaluation(**{name: line[f"eval/{name}"] for name in Evaluation.__dataclass_fields__})
         for line in lines
@@ -249,7 +250,7 @@ def _report(
         )
         return
     before, after = _evaluations(records)
-    rewards = [line["reward/mean"] for line in records if line["reward/mean"] is not None]
+    rewards = [reward for line in records if (reward := line.get("reward/mean")) is not None]
     last = rewards[-min(200, len(rewards)) :]
     if last:
         progress.result(f"mean reward of the last {len(last)} steps: {sum(last) / len(last):.3f}")
@@ -257,7 +258,7 @@ def _report(
         progress.result(f"held-out before: {describe(before)}")
         progress.result(f"held-out after:  {describe(after)}")
         progress.comparison(side_by_side(folder.rollouts, step)[:SHOWN])
-    seconds = sum(line["time/step"] or 0.0 for line in records)
+    seconds = sum(line.get("time/step") or 0.0 for line in records)
     progress.result(f"{step} steps in {duration(seconds)}; the trained policy is {folder.final}")
 
 
