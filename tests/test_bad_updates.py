@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -202,3 +203,15 @@ def test_a_loss_that_overflows_from_ordinary_numbers_has_a_policy_that_moved_too
     assert likely_cause(make_table(), batch, torch.tensor(float("inf"))).startswith(
         "the policy has moved so far from the one that sampled that the loss overflows; "
     )
+
+
+def test_records_of_steps_that_a_resume_makes_again_are_not_left(tmp_path):
+    _, run = train_table(tmp_path, ALWAYS, "--run.steps", 30)
+    (folder,) = (run / "bad-updates").iterdir()
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (folder / "policy.safetensors").write_bytes(b"of another run")
+    (folder / "step-000099-update-1.json").write_text("{}")
+    for path in (run / "checkpoints").iterdir():
+        shutil.rmtree(path)
+    assert main(["train", "--resume", str(run)]) == 4
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

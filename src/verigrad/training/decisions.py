@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
+from verigrad.config.schema import MOST_THREADS
+
 
 @dataclass(frozen=True, kw_only=True)
 class Decisions:
@@ -34,9 +36,11 @@ class Decisions:
         Raises:
             ValueError: a value is of another type, or no number of threads or tokens.
         """
-        numbers = (self.threads, self.token_budget)
         if not (
-            all(type(number) is int and 1 <= number < 2**31 for number in numbers)
+            type(self.threads) is int
+            and 1 <= self.threads <= MOST_THREADS
+            and type(self.token_budget) is int
+            and self.token_budget >= 1
             and type(self.shares_prompts) is bool
             and type(self.device) is str
         ):

@@ -54,7 +54,7 @@ def record_bad_update(
 
     Args:
         root: the run's folder of bad updates.
-        state: of the last finished step, less what this step's earlier updates changed.
+        state: before the update, which it counts as a bad one already.
         batch: of the update.
         bad: what came of it.
         number: which update of the step it is, from 1.
@@ -63,6 +63,9 @@ def record_bad_update(
         The description of it; written last, so that where it is the rest is too.
     """
     folder = root / f"policy-{state.policy_version:08d}"
+    if state.bad_updates == 1:
+        # The first that met these weights; what is there is of steps that a resume makes again.
+        shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / POLICY).exists():
         _save(state.policy_tensors(), folder / POLICY)
