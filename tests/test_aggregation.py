@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from verigrad.config.schema import AGGREGATIONS
+from verigrad.config.algorithm import AGGREGATIONS
 from verigrad.core import aggregation
 
 LONGEST = 6

@@ -184,6 +184,12 @@ def test_a_tokenizer_without_pad_token_or_chat_template_works(options, here, cap
     assert "2 steps in" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("positions", [10**14, 2**63 - 1])
+def test_a_table_larger_than_memory_is_refused(positions, complaint):
+    line = complaint("train", TOY, "--sampling.max-new-tokens", positions)
+    assert line.startswith(f"a table of 9 problems and sampling.max_new_tokens = {positions} pos")
+
+
 # The task
 
 
