@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import TOY
 
+from verigrad import resume
 from verigrad.cli import main
 from verigrad.config import Config, config_from, load_config
 from verigrad.config.keys import KEYS, SECTIONS
 from verigrad.errors import ConfigError, VerigradError
 from verigrad.training.checkpoint import checkpoints
-from verigrad.training.run import resume
 
 PIECES = [
     b"", b"\x00", b"\xff\xfe", b"\n", b"\r", b'"', b"[", b"]", b"{", b"}", b"=", b",", b".", b"-",

@@ -33,7 +33,8 @@ def test_a_run_keeps_no_object_and_no_file_of_a_step(kind, soak, tmp_path):
     *_, middle, _, _, last = soak.soak(config, task, soak.Watch(steps, every=20))
     assert last["step"] == 120
     assert middle["step"] == 60
-    assert last["open_files"] == middle["open_files"]
+    # A leak at each of the six checkpoints between them is more than what may be open just now.
+    assert last["open_files"] - middle["open_files"] < 4
     assert last["objects"] - middle["objects"] < 60
 
 

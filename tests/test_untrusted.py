@@ -13,11 +13,11 @@ from running import TOY, write_task
 from safetensors.torch import load_file
 from tiny import save_tiny_model
 
+from verigrad import resume
 from verigrad.cli import main
 from verigrad.errors import ModelError, RunFolderError
 from verigrad.policies.models import load_model, load_model_config, render
 from verigrad.training.checkpoint import checkpoints
-from verigrad.training.run import resume
 
 
 class Opens:
