@@ -184,6 +184,12 @@ def test_a_tokenizer_without_pad_token_or_chat_template_works(options, here, cap
     assert "2 steps in" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("positions", [10**14, 2**63 - 1])
+def test_a_table_larger_than_memory_is_refused(positions, complaint):
+    line = complaint("train", TOY, "--sampling.max-new-tokens", positions)
+    assert line.startswith(f"a table of 9 problems and sampling.max_new_tokens = {positions} pos")
+
+
 # The task
 
 
@@ -205,7 +211,18 @@ def test_a_tokenizer_without_pad_token_or_chat_template_works(options, here, cap
         ("def task(needed): return None", "{file}:task fails to make its task: TypeError: "),
         (
             "task = ProblemTask('t', [], len)",
-            "{file} fails to run: TaskError: task 't' holds no problem",
+            "{file} fails to run: TaskError: task 't' holds no problem; it needs at least one "
+            "({file}:2)",
+        ),
+        (
+            "def task():\n    return ProblemTask('t', [], len)",
+            "{file}:task fails to make its task: TaskError: task 't' holds no problem; it needs at "
+            "least one ({file}:3)",
+        ),
+        (
+            "import json\ntask = json.loads('[')",
+            "{file} fails to run: JSONDecodeError: Expecting value: line 1 column 2 (char 1) "
+            "({file}:3)",
         ),
         (
             "task = ProblemTask('t', [Problem(id='a', prompt=p, reference=1) for p in 'xy'], len)",

@@ -216,7 +216,7 @@ def test_an_error_that_nobody_foresaw_keeps_its_traceback(trainer):
         (
             ["trian", TOY],
             'unknown command "trian". Did you mean "train"? '
-            "Available commands: train, plan, eval, study.",
+            "Available commands: replay, train, plan, eval, study.",
         ),
     ],
 )
@@ -268,7 +268,10 @@ def test_help_lists_every_key_with_its_docstring_and_default(command, help_text)
 
 
 def test_help_says_what_a_key_accepts(help_text):
-    assert '(a whole number of at least 1, or "auto") [default: auto]' in help_text("train")
+    assert (
+        '(a whole number of at least 1 and at most 1024, or "auto") [default: auto]'
+        in help_text("train")
+    )
 
 
 def test_help_ends_with_the_exit_codes(help_text):

@@ -132,7 +132,17 @@ def test_an_override_is_read_as_the_type_of_its_key(key, text, value, write):
         (
             '[run]\nthreads = "atuo"',
             'run.threads is "atuo"; did you mean "auto"? '
-            'it must be a whole number of at least 1, or "auto"',
+            'it must be a whole number of at least 1 and at most 1024, or "auto"',
+        ),
+        (
+            "[optimizer]\nlearning_rate = 3e38",
+            "optimizer.learning_rate is 3e+38; it must be a finite number above 0 (0, or from "
+            "1e-30 to 1e+30 in size, which a model can compute with)",
+        ),
+        (
+            "[sampling]\ntemperature = 1e-46",
+            "sampling.temperature is 1e-46; it must be a finite number above 0 (0, or from 1e-30 "
+            "to 1e+30 in size, which a model can compute with)",
         ),
         (
             "[optimizer]\nlearning_rate = nan",

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verigrad.config import MODELS, PRESETS, TASKS, Config, config_from, load_config, to_toml
-from verigrad.config.checks import Range, names_in
+from verigrad.config.checks import LARGEST, Range, names_in
+from verigrad.config.checks import SMALLEST as SMALLEST_NUMBER
 from verigrad.config.keys import KEYS, SECTIONS, key_docs
 
 # Back to TOML
@@ -26,9 +27,10 @@ def values(hint: object) -> st.SearchStrategy:
     if get_origin(hint) is Annotated and isinstance(get_args(hint)[1], Range):
         scalar, limits = get_args(hint)
         if scalar is int:
-            return st.integers(int(limits.low), 2**63 - 1)
-        high = min(limits.high, sys.float_info.max)
-        return st.floats(limits.low, high, exclude_min=limits.above)
+            return st.integers(int(limits.low), int(min(limits.high, 2**63 - 1)))
+        usable = st.floats(max(limits.low, SMALLEST_NUMBER), min(limits.high, LARGEST))
+        usable = usable.filter(lambda value: value in limits)
+        return st.just(limits.low) | usable if limits.low in limits else usable
     if get_origin(hint) in (Annotated, Literal):
         return st.sampled_from(names)
     if get_args(hint):

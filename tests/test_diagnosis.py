@@ -13,6 +13,7 @@ HEALTHY: Metrics = {
     "completions/total": 32,
     "completions/truncated": 2,
     "verdicts/failed": 0,
+    "updates/skipped": 0,
 }
 
 
@@ -93,3 +94,12 @@ def test_signal_and_truncation_wait_for_ten_steps():
 def test_a_step_without_a_number_takes_no_part():
     recent = [*steps(9), {**dict.fromkeys(HEALTHY), "step": 10}]
     assert findings(recent) == []
+
+
+def test_an_update_that_was_skipped_is_a_finding_at_once():
+    finding = one([*steps(2), *steps(1, updates__skipped=1)])
+    assert (finding.cause, finding.number) == (Cause.BAD_NUMBERS, 1 / 3)
+    assert finding.message == (
+        "in 1 of the last 3 steps an update was skipped because its loss or gradient was not "
+        "finite; verigrad replay RUN 1 says which number it was"
+    )

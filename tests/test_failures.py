@@ -170,14 +170,16 @@ def test_rewards_that_are_too_large_end_the_run(verifier, line, tmp_path, capsys
     assert newest_step(run) == len(read_jsonl(run / "metrics.jsonl"))
 
 
-def test_a_gradient_that_overflows_moves_no_weight(model, tmp_path, capsys):
+def test_gradients_that_overflow_move_no_weight_and_the_third_ends_the_run(model, tmp_path, capsys):
     config = with_weights(model, tmp_path / "large", 1e30)
     run = tmp_path / "run"
     code = train(config, "--run.folder", run)
     assert_bad_numbers(code, capsys.readouterr().err)
     saved = load_file(checkpoints(run / "checkpoints")[-1] / "policy.safetensors")
     original = load_file(config.parent / "model" / "model.safetensors")
-    assert newest_step(run) == 0
+    skipped = [line["updates/skipped"] for line in read_jsonl(run / "metrics.jsonl")]
+    assert sum(skipped) == 3
+    assert newest_step(run) == len(skipped) - 1
     assert all(saved[name].equal(original[name]) for name in saved)
 
 

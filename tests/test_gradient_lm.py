@@ -25,7 +25,7 @@ from torch import Tensor
 from verigrad.algorithms import Algorithm
 from verigrad.batch import Batch, cut, make_batch, select_rows
 from verigrad.policies.causal_lm import CausalLM
-from verigrad.training.step import accumulate, loss_of
+from verigrad.training.step import Update, accumulate, loss_of
 from verigrad.types import Group
 
 # One objective, however it is cut
@@ -130,7 +130,7 @@ def test_a_rewarded_stop_becomes_likelier():
     rows = [completion_of([6, 0]), completion_of([6, 9])]
     batch = make_batch([group_of(prompt, rows, [1.0, 0.0])], preset("grpo"))
     before = policy.score(batch, 1.0).log_probs.detach()
-    assert update_once(policy, batch, learning_rate=0.1) is not None
+    assert isinstance(update_once(policy, batch, learning_rate=0.1), Update)
     after = policy.score(batch, 1.0).log_probs.detach()
     assert after[0, 1] > before[0, 1] + 1e-3
     assert after[1, 1] < before[1, 1] - 1e-3

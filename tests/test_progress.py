@@ -9,7 +9,8 @@ from running import TOY, processes, read_jsonl, write_task
 
 from verigrad.cli import main
 from verigrad.diagnosis import Cause, Finding, Metrics
-from verigrad.training.progress import Progress, duration, printable
+from verigrad.escaping import one_line, printable
+from verigrad.training.progress import Progress, duration
 
 STEP: Metrics = {
     "step": 3,
@@ -82,6 +83,11 @@ SHOWN = r"\x1b[2J\x1b]0;title\x07\x0dok\x08\x9b\x202e\xdc80[bold]x[/bold]"
 def test_control_characters_are_shown_and_not_obeyed():
     assert printable(HOSTILE) == SHOWN
     assert printable("19\n\tünï😀") == "19\n\tünï😀"
+
+
+def test_a_text_cannot_pass_for_another_line():
+    text = "a name\nverigrad: error: forged\u2028\u2029\x85\ttab"
+    assert one_line(text) == r"a name\x0averigrad: error: forged\x2028\x2029\x85\x09tab"
 
 
 def test_nothing_a_model_writes_reaches_the_terminal_as_it_is(capsys, monkeypatch):

@@ -3,7 +3,7 @@
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf, nan
+from math import inf, isfinite, nan
 from pathlib import Path
 from types import ModuleType
 
@@ -24,10 +24,10 @@ from torch import Tensor
 
 from verigrad.algorithms import Algorithm
 from verigrad.engines import Draws, LocalEngine
-from verigrad.errors import BadNumbersError
 from verigrad.hashing import Purpose
 from verigrad.policies.tabular import TabularPolicy
 from verigrad.tasks import TASKS
+from verigrad.training.bad_updates import BadUpdate
 from verigrad.training.step import Update, accumulate, judge, loss_of, update
 from verigrad.types import Group, Problem, Prompt, Sampling, Status
 
@@ -49,7 +49,7 @@ def update_once(
     *,
     clip_norm: float = inf,
     token_budget: int = 100,
-) -> Update | None:
+) -> Update | BadUpdate | None:
     return update(
         policy,
         batch_of(groups, algorithm, dtype=policy.table.dtype),
@@ -122,7 +122,7 @@ def test_equal_rewards_move_no_parameter_and_no_optimiser_state(
 ) -> None:
     policy, algorithm = make_table(dtype=dtype), make_algorithm(preset)
     optimizer = adamw(policy)
-    assert update_once(policy, [SIGNAL], algorithm, optimizer) is not None
+    assert isinstance(update_once(policy, [SIGNAL], algorithm, optimizer), Update)
     before = snapshot(policy, optimizer)
     for size in range(1, 9):
         group = make_group(0, [((token % 5, 0), reward) for token in range(size)])
@@ -146,7 +146,9 @@ def test_a_problem_without_signal_gets_no_pass_and_no_gradient() -> None:
 def test_a_failed_verdict_gives_the_update_of_a_step_without_that_rollout() -> None:
     def weights_after(rows: Rows) -> Tensor:
         policy, algorithm = make_table(), make_algorithm()
-        assert update_once(policy, [make_group(0, rows)], algorithm, adamw(policy)) is not None
+        assert isinstance(
+            update_once(policy, [make_group(0, rows)], algorithm, adamw(policy)), Update
+        )
         return policy.table.detach()
 
     rows: Rows = [((1, 0), 1.0), ((2, 3, 0), 0.0), ((1, 1, 0), 0.0)]
@@ -155,19 +157,22 @@ def test_a_failed_verdict_gives_the_update_of_a_step_without_that_rollout() -> N
 
 
 @pytest.mark.parametrize("bad", [inf, nan])
-def test_a_loss_that_is_not_finite_stops_before_any_parameter_moves(bad: float) -> None:
+def test_a_loss_that_is_not_finite_moves_no_parameter_and_no_moment(bad: float) -> None:
     policy = make_table()
     optimizer = adamw(policy)
     update_once(policy, [SIGNAL], make_algorithm(), optimizer)
     before = snapshot(policy, optimizer)
     # Its gradient is finite.
     broken = replace(make_algorithm(), loss=lambda new, old, advantages, mask: new + bad)
-    with pytest.raises(BadNumbersError, match="both must be finite"):
-        update_once(policy, [SIGNAL], broken, optimizer, clip_norm=1.0)
+    skipped = update_once(policy, [SIGNAL], broken, optimizer, clip_norm=1.0)
+    assert isinstance(skipped, BadUpdate)
+    assert not isfinite(skipped.loss)
+    assert isfinite(skipped.gradient_norm)
     assert_untouched(before, snapshot(policy, optimizer))
+    assert policy.table.grad is None
 
 
-def test_a_gradient_that_is_not_finite_stops_though_the_loss_is() -> None:
+def test_a_gradient_that_is_not_finite_is_skipped_though_the_loss_is() -> None:
     """The root of zero has value 0 and gradient infinity."""
     policy = make_table()
     optimizer = adamw(policy)
@@ -175,18 +180,26 @@ def test_a_gradient_that_is_not_finite_stops_though_the_loss_is() -> None:
         make_algorithm(), loss=lambda new, old, advantages, mask: (new - new.detach()).abs().sqrt()
     )
     before = snapshot(policy, optimizer)
-    with pytest.raises(BadNumbersError, match=r"the loss is 0\.0 and the gradient norm nan"):
-        update_once(policy, [SIGNAL], broken, optimizer, clip_norm=1.0)
+    skipped = update_once(policy, [SIGNAL], broken, optimizer, clip_norm=1.0)
+    assert isinstance(skipped, BadUpdate)
+    assert (skipped.loss, str(skipped.gradient_norm)) == (0.0, "nan")
+    assert skipped.cause == (
+        "the loss is finite, but the gradient of table overflows; lower optimizer.learning_rate"
+    )
     assert_untouched(before, snapshot(policy, optimizer))
+    assert policy.table.grad is None
 
 
-def test_rewards_too_large_for_the_policys_numbers_are_an_error_and_not_an_update() -> None:
+def test_rewards_too_large_for_the_policys_numbers_make_no_update() -> None:
     policy, algorithm = make_table(dtype=torch.float32), make_algorithm("dr_grpo")
     optimizer = adamw(policy)
     before = snapshot(policy, optimizer)
     group = make_group(0, [((1, 0), 1e300), ((2, 0), -1e300)])
-    with pytest.raises(BadNumbersError):
-        update_once(policy, [group], algorithm, optimizer)
+    skipped = update_once(policy, [group], algorithm, optimizer)
+    assert isinstance(skipped, BadUpdate)
+    assert skipped.cause == (
+        "the batch's advantages are not finite; have the verifier return smaller rewards"
+    )
     assert_untouched(before, snapshot(policy, optimizer))
 
 
@@ -194,8 +207,7 @@ def test_an_update_after_bad_numbers_is_the_one_without_them() -> None:
     policy, untroubled = make_table(), make_table()
     optimizer = adamw(policy)
     broken = replace(make_algorithm(), loss=lambda new, old, advantages, mask: new * nan)
-    with pytest.raises(BadNumbersError):
-        update_once(policy, [SIGNAL], broken, optimizer)
+    assert isinstance(update_once(policy, [SIGNAL], broken, optimizer), BadUpdate)
     update_once(policy, [SIGNAL], make_algorithm(), optimizer)
     update_once(untroubled, [SIGNAL], make_algorithm(), adamw(untroubled))
     assert torch.equal(policy.table, untroubled.table)

@@ -22,6 +22,7 @@ class Cause(StrEnum):
     TRUNCATION = "truncation"
     FAILURES = "failures"
     REMADE = "remade"
+    BAD_NUMBERS = "bad_numbers"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ def findings(recent: Sequence[Metrics]) -> list[Finding]:
     Returns:
         What is found, at most one of each cause. Signal and truncation need a full window.
     """
-    found = [_failures(recent)]
+    found = [_failures(recent), _bad_numbers(recent)]
     if len(recent) >= WINDOW:
         found += [_no_signal(recent), _truncation(recent)]
     return [finding for finding in found if finding is not None]
@@ -117,6 +118,17 @@ def _failures(recent: Sequence[Metrics]) -> Finding | None:
         "were left out; rollouts.jsonl holds each reason under detail"
     )
     return _finding(recent, Cause.FAILURES, share, message)
+
+
+def _bad_numbers(recent: Sequence[Metrics]) -> Finding | None:
+    steps = [metrics["step"] for metrics in recent if metrics["updates/skipped"]]
+    if not steps:
+        return None
+    message = (
+        f"in {len(steps)} of the last {len(recent)} steps an update was skipped because its loss "
+        f"or gradient was not finite; verigrad replay RUN {steps[-1]} says which number it was"
+    )
+    return _finding(recent, Cause.BAD_NUMBERS, len(steps) / len(recent), message)
 
 
 def _finding(recent: Sequence[Metrics], cause: Cause, number: float, message: str) -> Finding:

@@ -41,7 +41,7 @@ class TooManyFailuresError(VerigradError):
 
 
 class BadNumbersError(VerigradError):
-    """A loss, gradient or reward is not finite, so no update can be made. Exit code 4."""
+    """Updates in a row, or a reward or the logits, are not finite. Exit code 4."""
 
     exit_code = 4
 

@@ -29,12 +29,18 @@ def load_from_file(name: str, *, kind: str, error: type[UserError]) -> Any:
     return getattr(module, attribute)
 
 
-def describe_failure(failure: BaseException, file: Path, what: str) -> str:
-    """One line: the file, the row in it, and the error."""
-    if isinstance(failure, SyntaxError):
-        return f"{file} {what}: line {failure.lineno}: {failure.msg}"
-    last = traceback.extract_tb(failure.__traceback__)[-1]
-    return f"{file} {what}: {type(failure).__name__}: {failure} ({last.filename}:{last.lineno})"
+def describe_failure(failure: BaseException, what: str, file: Path) -> str:
+    """One line: what fails, the error, and the row of the user's file that led to it."""
+    if isinstance(failure, SyntaxError) and _is_same(failure.filename, file):
+        return f"{what}: line {failure.lineno}: {failure.msg}"
+    frames = traceback.extract_tb(failure.__traceback__)
+    own = [frame for frame in frames if _is_same(frame.filename, file)]
+    place = (own or frames)[-1]
+    return f"{what}: {type(failure).__name__}: {failure} ({place.filename}:{place.lineno})"
+
+
+def _is_same(name: str | None, file: Path) -> bool:
+    return name is not None and Path(name).resolve() == file.resolve()
 
 
 def _run(file: Path, kind: str, error: type[UserError]) -> object:
@@ -48,5 +54,5 @@ def _run(file: Path, kind: str, error: type[UserError]) -> object:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as failure:
-        raise error(describe_failure(failure, file, "fails to run")) from failure
+        raise error(describe_failure(failure, f"{file} fails to run", file)) from failure
     return module

@@ -4,9 +4,11 @@ cyclopts splits the arguments and writes the help; the configuration loader read
 values. An error that nobody foresaw keeps its traceback, and Python's exit code 1.
 """
 
+import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App, CycloptsError, UnknownOptionError, UnusedCliTokensError
@@ -15,6 +17,7 @@ from verigrad.cli.options import option_of, path_of
 from verigrad.config.checks import shown
 from verigrad.config.keys import KEYS, SECTIONS, nearest_key
 from verigrad.errors import UserError, VerigradError
+from verigrad.escaping import one_line, printable
 
 EXIT_CODES = """Exit codes:
   0    fine
@@ -50,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: What follows ``verigrad``; by default the arguments of the process.
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
+    _accept_every_character()
     try:
         return int(app(tokens) or 0)
     except CycloptsError as error:
@@ -60,6 +64,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("interrupted", INTERRUPTED)
 
 
+def _accept_every_character() -> None:
+    """Let what a terminal cannot show come out as an escape: a model may write any character."""
+    for stream in (sys.stdout, sys.stderr):
+        # What stands behind a stream may have been replaced by a pipe, which cannot be asked.
+        if isinstance(stream, io.TextIOWrapper):
+            with suppress(OSError):
+                stream.reconfigure(errors="backslashreplace")
+
+
 def _version() -> str:
     try:
         return version("verigrad")
@@ -68,7 +81,7 @@ def _version() -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    line = " ".join(part.strip() for part in message.splitlines())
+    line = one_line(" ".join(part.strip() for part in message.splitlines()))
     sys.stderr.write(f"verigrad: error: {line}\n")
     return code
 
@@ -76,7 +89,7 @@ def _fail(message: str, code: int) -> int:
 def write(text: str) -> int:
     """Write a result to stdout, where ``| head`` may have stopped reading."""
     try:
-        sys.stdout.write(f"{text}\n")
+        sys.stdout.write(f"{printable(text)}\n")
         sys.stdout.flush()
     except BrokenPipeError:
         # Python flushes once more as it exits, and what is left must have somewhere to go.

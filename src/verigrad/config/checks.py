@@ -18,6 +18,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 LONGEST_SHOWN = 60
 """A value is shown in a message with at most so many characters."""
 
+SMALLEST, LARGEST = 1e-30, 1e30
+"""Sizes of the numbers that are accepted: float32 has no others to compute with them."""
+
 SCALAR_WORDS = {
     int: "a whole number",
     float: "a finite number",
@@ -84,11 +87,15 @@ def accepts(value: object, hint: Any) -> bool:
     if origin in (Union, types.UnionType):
         return any(accepts(value, option) for option in get_args(hint))
     if hint is float:
-        return accepts(value, int) or (type(value) is float and math.isfinite(value))
+        return accepts(value, int) or (type(value) is float and _is_usable(value))
     if hint is int:
         # TOML integers have 64 bits, and so have the counters these end up in.
         return type(value) is int and -(2**63) <= value < 2**63
     return type(value) is hint if hint in SCALAR_WORDS else isinstance(value, hint)
+
+
+def _is_usable(value: float) -> bool:
+    return value == 0 or SMALLEST <= abs(value) <= LARGEST
 
 
 def mismatch(value: object, hint: Any) -> str:
@@ -98,7 +105,11 @@ def mismatch(value: object, hint: Any) -> str:
     """
     if accepts(value, hint):
         return ""
-    return f"is {shown(value)}; {did_you_mean(value, names_in(hint))}it must be {expected(hint)}"
+    size = ""
+    if type(value) is float and math.isfinite(value) and not _is_usable(value):
+        size = f" (0, or from {SMALLEST:g} to {LARGEST:g} in size, which a model can compute with)"
+    hinted = did_you_mean(value, names_in(hint))
+    return f"is {shown(value)}; {hinted}it must be {expected(hint)}{size}"
 
 
 def expected(hint: Any) -> str:

@@ -28,6 +28,10 @@ MODELS = ("smollm2-135m", "tabular")
 """The model aliases; anything else is a folder or a hub id ``owner/name``."""
 
 
+MOST_THREADS = 1024
+"""More CPU threads than machines have; a number beyond it is a slip, and torch ends with it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskConfig(Section):
     """What is trained on."""
@@ -63,7 +67,7 @@ class RunConfig(Section):
     device: DeviceText = "auto"
     """"cpu", "cuda", "cuda:1", ... ; "auto" takes a GPU when there is one."""
 
-    threads: PositiveInt | Literal["auto"] = "auto"
+    threads: Annotated[int, Range(low=1, high=MOST_THREADS)] | Literal["auto"] = "auto"
     """CPU threads; "auto" measures and takes the fastest."""
 
     token_budget: PositiveInt = 2048
@@ -111,6 +115,10 @@ class OptimizerConfig(Section):
 
     eps: PositiveFloat = 1e-8
     """Added to the root of the second moment."""
+
+    max_bad_updates: PositiveInt = 3
+    """An update whose loss or gradient is not finite is skipped; the run stops after so many in a
+    row."""
 
 
 @dataclass(frozen=True, kw_only=True)

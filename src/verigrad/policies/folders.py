@@ -4,6 +4,7 @@ Weights come from safetensors only, code that a folder brings along is never run
 the weights lack is an error: the model library would fill it with random numbers and a warning.
 """
 
+import json
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -71,6 +72,7 @@ def read_config_file(folder: Path) -> "PretrainedConfig":
             "model.save_pretrained writes one"
         )
     with readable_errors(folder):
+        _check_no_foreign_code(json.loads((folder / "config.json").read_text(encoding="utf-8")))
         return AutoConfig.from_pretrained(folder, trust_remote_code=False)
 
 
@@ -166,8 +168,24 @@ def one_line(error: Exception) -> str:
     return textwrap.shorten(text, width=300, placeholder=" ...")
 
 
+def _check_no_foreign_code(config: Any) -> None:
+    """Refuse an attention that lives on the hub: the model library would fetch it and run it.
+
+    Raises:
+        ValueError: a part of the configuration names one.
+    """
+    for key, value in config.items() if isinstance(config, dict) else ():
+        if key.endswith("_implementation") and "/" in str(value):
+            raise ValueError(
+                f"config.json has {key} = {value!r}, code from elsewhere that would be run; "
+                "remove that key"
+            )
+        _check_no_foreign_code(value)
+
+
 def _check_weights(folder: Path) -> None:
     if any((folder / name).is_file() for name in WEIGHTS):
+        _check_index(folder)
         return
     if any((folder / name).is_file() for name in PICKLED_WEIGHTS):
         raise ModelError(
@@ -178,6 +196,23 @@ def _check_weights(folder: Path) -> None:
     raise ModelError(
         f"{folder} has no weights (model.safetensors); model.save_pretrained writes them"
     )
+
+
+def _check_index(folder: Path) -> None:
+    """The model library would read a file that the index names as a pickle, whatever is asked."""
+    whole, index = (folder / name for name in WEIGHTS)
+    if whole.is_file():
+        return
+    try:
+        files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{index} is no index of weights: {one_line(error)}") from error
+    wrong = sorted(str(name) for name in files if not str(name).endswith(".safetensors"))
+    if wrong:
+        raise ModelError(
+            f"{index} names the file {wrong[0]!r}, which is not in safetensors, so reading it "
+            "could run any code; convert it where you trust it, with model.save_pretrained"
+        )
 
 
 def _check_complete(folder: Path, report: dict[str, Any]) -> None:

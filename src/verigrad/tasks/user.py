@@ -31,7 +31,6 @@ def load_user_task(name: str) -> Task:
 def _call(function: object, name: str) -> object:
     try:
         return function()  # type: ignore[operator]
-    except TaskError:
-        raise
     except (Exception, SystemExit) as error:
-        raise TaskError(describe_failure(error, Path(name), "fails to make its task")) from error
+        file = Path(name.rpartition(":")[0])
+        raise TaskError(describe_failure(error, f"{name} fails to make its task", file)) from error

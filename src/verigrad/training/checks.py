@@ -10,7 +10,6 @@ from verigrad.algorithms import Algorithm, algorithm_from
 from verigrad.config import Config
 from verigrad.errors import ConfigError, ModelError, TaskError, TooManyFailuresError
 from verigrad.tasks import Task
-from verigrad.training.progress import printable
 from verigrad.types import Group, Problem, Prompt, Status
 
 
@@ -111,7 +110,7 @@ def check_failures(groups: Sequence[Group], allowed: float, step: int) -> None:
     def reason(detail: str, count: int) -> str:
         example = examples[detail]
         return (
-            f"{count} x {printable(detail)} (for one, problem {example.prompt.problem_id!r} with "
+            f"{count} x {detail} (for one, problem {example.prompt.problem_id!r} with "
             f"completion {example.completion.text[:60]!r})"
         )
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
+from verigrad.config.schema import MOST_THREADS
+
 
 @dataclass(frozen=True, kw_only=True)
 class Decisions:
@@ -27,6 +29,22 @@ class Decisions:
 
     device: str
     """Where the policy lives."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is none: a file that holds decisions may be damaged.
+
+        Raises:
+            ValueError: a value is of another type, or no number of threads or tokens.
+        """
+        if not (
+            type(self.threads) is int
+            and 1 <= self.threads <= MOST_THREADS
+            and type(self.token_budget) is int
+            and self.token_budget >= 1
+            and type(self.shares_prompts) is bool
+            and type(self.device) is str
+        ):
+            raise ValueError(f"{self} has a value that is none")
 
 
 def choose_threads(work: Callable[[], object]) -> tuple[int, str]:

@@ -7,6 +7,7 @@ metrics.jsonl     one line per step
 rollouts.jsonl    one line per completion
 findings.json     what is wrong, in words
 checkpoints/      what a resume needs
+bad-updates/      what was skipped because it was not finite, if anything was
 final/            the trained policy
 """
 
@@ -61,6 +62,11 @@ class RunFolder:
         return self.root / "checkpoints"
 
     @property
+    def bad_updates(self) -> Path:
+        """What was skipped because it was not finite, for a replay; there only if something was."""
+        return self.root / "bad-updates"
+
+    @property
     def final(self) -> Path:
         """The trained policy."""
         return self.root / "final"
@@ -94,6 +100,14 @@ class RunFolder:
                 f"({type(error).__name__}: {error}), without which a resume would not be exact; "
                 "put the file back as the run wrote it"
             ) from error
+
+    def read_decisions(self) -> Decisions:
+        """What the run measured and chose.
+
+        Raises:
+            RunFolderError: the file that holds it is damaged.
+        """
+        return Decisions(**self.read_environment()["decisions"])
 
 
 def check_free(folder: str | None) -> None:

@@ -7,10 +7,12 @@ in a run that is repeated or resumed.
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from verigrad.diagnosis import Metrics
 from verigrad.errors import BadNumbersError
 from verigrad.evaluation import FULL_MARKS, Evaluation
+from verigrad.training.records import read_lines
 from verigrad.training.step import Update
 from verigrad.types import Finish, Group, Status
 
@@ -20,6 +22,7 @@ def step_metrics(
     groups: Sequence[Group],
     update: Update | None,
     *,
+    skipped: int = 0,
     policy_version: int,
     entropy_coefficient: float | None = None,
     evaluation: Evaluation | None,
@@ -31,6 +34,7 @@ def step_metrics(
         step: counted from 1; 0 is the evaluation before training.
         groups: the step's groups.
         update: what the optimiser did, or None if nothing trained.
+        skipped: updates that were not made because they were not finite.
         policy_version: optimiser updates so far, this step's included.
         entropy_coefficient: weight of the entropy bonus in this step; None without one.
         evaluation: on held-out problems after this step, if there was one.
@@ -40,6 +44,7 @@ def step_metrics(
         "step": step,
         **_rollout_metrics(groups),
         **_update_metrics(update),
+        "updates/skipped": skipped,
         "optimizer/updates": policy_version,
         "optimizer/entropy_coefficient": entropy_coefficient,
         **_evaluation_metrics(evaluation),
@@ -114,6 +119,23 @@ def _time_metrics(
     tokens = sum(len(r.completion.token_ids) for g in groups for r in g.rollouts)
     work = times.get("generate", 0.0) + times.get("verify", 0.0) + times.get("train", 0.0)
     return {**seconds, "time/tokens_per_second": tokens / work if work else None}
+
+
+def read_metrics(path: Path) -> list[Metrics]:
+    """The lines of a run's metrics that a summary can be made of, less damaged ones."""
+    return [line for line in read_lines(path) if _is_whole(line)]
+
+
+def _is_whole(line: Mapping[str, object]) -> bool:
+    evaluation = [line.get(f"eval/{name}") for name in Evaluation.__dataclass_fields__]
+    others = [line.get(name) for name in ("reward/mean", "time/step")]
+    numbers = [value for value in (*evaluation, *others) if value is not None]
+    none_or_all = evaluation.count(None) in (0, len(evaluation))
+    return (
+        none_or_all
+        and type(line.get("step")) is int
+        and all(type(value) in (int, float) for value in numbers)
+    )
 
 
 def peak_memory() -> int | None:

@@ -12,6 +12,7 @@ from typing import Any
 from verigrad.config import Config
 from verigrad.core.head import LOGITS_AT_ONCE
 from verigrad.engines.local import ROWS_AT_ONCE
+from verigrad.escaping import one_line
 from verigrad.policies.models import count_parameters, load_model_config
 from verigrad.tasks import load_task
 from verigrad.training.checks import checked_algorithm
@@ -70,7 +71,7 @@ def plan(config: Config) -> str:
         "folder": run.folder or f"the next free runs/{task.name}-N",
     }
     width = max(map(len, lines))
-    return "\n".join(f"{name:<{width}}  {text}" for name, text in lines.items())
+    return "\n".join(f"{name:<{width}}  {one_line(text)}" for name, text in lines.items())
 
 
 def _evaluations(config: Config, held_out: int) -> str:

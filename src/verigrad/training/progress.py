@@ -2,7 +2,6 @@
 
 import os
 import time
-import unicodedata
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -10,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from verigrad.diagnosis import Finding, Metrics
+from verigrad.escaping import one_line, printable
 
 SECONDS_BETWEEN_LINES = 0.5
 """Steps that are faster than this do not get a line each."""
@@ -37,12 +37,12 @@ class Progress:
 
     def note(self, text: str) -> None:
         """Say one thing."""
-        self._log.print(Text(printable(text)))
+        self._log.print(Text(one_line(text)))
 
     def warn(self, finding: Finding) -> None:
         """Say what is wrong."""
         text = f"step {finding.step}: {finding.cause.replace('_', ' ')}: {finding.message}"
-        self._log.print(Text(printable(text), style="yellow"))
+        self._log.print(Text(one_line(text), style="yellow"))
 
     def alert(self, text: str) -> None:
         """Say one thing that must not be overlooked."""
@@ -76,7 +76,7 @@ class Progress:
 
     def result(self, text: str) -> None:
         """Print a result."""
-        self._out.print(Text(printable(text)))
+        self._out.print(Text(one_line(text)))
 
     def comparison(self, rows: Sequence[tuple[str, str, str]]) -> None:
         """Print completions before and after, side by side."""
@@ -84,14 +84,6 @@ class Progress:
         for row in rows:
             table.add_row(*(Text(printable(cell)) for cell in row))
         self._out.print(table, soft_wrap=False)
-
-
-def printable(text: str) -> str:
-    """Text with its control characters shown rather than obeyed: a model may write anything."""
-    return "".join(
-        char if char in "\n\t" or unicodedata.category(char)[0] != "C" else f"\\x{ord(char):02x}"
-        for char in text
-    )
 
 
 def duration(seconds: float) -> str:

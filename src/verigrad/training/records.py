@@ -3,7 +3,8 @@
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -129,14 +130,17 @@ def _parsed(line: str | bytes) -> dict[str, Any] | None:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The records of a file, less a last line that a crash tore."""
-    records = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return records
+    """The records of a file, less lines that are damaged: a crash may tear the last one."""
+    return list(_records(path))
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as lines:
+        for line in lines:
+            with suppress(ValueError, RecursionError):
+                record = json.loads(line)
+                if isinstance(record, dict):
+                    yield record
 
 
 def set_aside_after(path: Path, step: int | None) -> None:
@@ -238,18 +242,25 @@ def side_by_side(rollouts: Path, last_step: int) -> list[tuple[str, str, str]]:
     """Held-out prompts with their completions before and after training, changed ones if any."""
     before: dict[str, tuple[str, str]] = {}
     after: dict[str, str] = {}
-    with rollouts.open(encoding="utf-8") as lines:
-        for line in lines:
-            record = json.loads(line)
-            if record["purpose"] != Purpose.EVALUATE:
-                continue
-            if record["step"] == 0:
-                before[record["problem"]] = (_text_of(record["prompt"]), record["text"])
-            elif record["step"] == last_step:
-                after[record["problem"]] = record["text"]
+    for record in _records(rollouts):
+        if record.get("purpose") != Purpose.EVALUATE or not _can_be_shown(record):
+            continue
+        if record["step"] == 0:
+            before[record["problem"]] = (_text_of(record["prompt"]), record["text"])
+        elif record["step"] == last_step:
+            after[record["problem"]] = record["text"]
     both = [(*before[problem], after[problem]) for problem in before if problem in after]
     changed = [row for row in both if row[1] != row[2]]
     return changed or both
+
+
+def _can_be_shown(record: Mapping[str, Any]) -> bool:
+    """Whether a record still holds what it was written with; a file may be damaged."""
+    prompt = record.get("prompt")
+    texts = [record.get("problem"), record.get("text")]
+    if isinstance(prompt, list):
+        prompt = prompt[-1].get("content") if prompt and isinstance(prompt[-1], dict) else None
+    return "step" in record and all(isinstance(text, str) for text in [*texts, prompt])
 
 
 def _text_of(prompt: str | list[dict[str, str]]) -> str:

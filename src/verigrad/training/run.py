@@ -11,6 +11,7 @@ import torch
 from verigrad.config import Config
 from verigrad.engines import Draws, LocalEngine
 from verigrad.errors import RunFolderError
+from verigrad.escaping import one_line
 from verigrad.evaluation import Evaluation, describe, summarise
 from verigrad.hashing import Purpose
 from verigrad.tasks import Task, load_task
@@ -19,8 +20,9 @@ from verigrad.training.contract import inputs, machine
 from verigrad.training.disk import flush_folder, writing
 from verigrad.training.folder import RunFolder, check_free, make_folder
 from verigrad.training.lock import locked
+from verigrad.training.metrics import read_metrics
 from verigrad.training.progress import Progress, duration
-from verigrad.training.records import read_lines, side_by_side
+from verigrad.training.records import side_by_side
 from verigrad.training.setup import (
     Setup,
     checked_split,
@@ -121,7 +123,7 @@ def evaluate(model_or_run: str, config: Config) -> str:
         summary = summarise(groups)
         words = describe(summary) if summary else "every verification failed"
         lines.append(f"{name}, {number} each: {words}")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def new_state(setup: Setup) -> TrainerState:
@@ -151,7 +153,7 @@ def run_on(setup: Setup, state: TrainerState, folder: RunFolder, progress: Progr
         outcome = Trainer(setup, state, LocalEngine(setup.policy), folder, progress, pool).run()
     if outcome.finished:
         _save_final(setup, folder)
-    records = read_lines(folder.metrics)
+    records = read_metrics(folder.metrics)
     before, after = _evaluations(records)
     _report(progress, folder, state.step, outcome, records)
     return RunResult(
@@ -206,7 +208,7 @@ def _evaluations(
     records: Sequence[Mapping[str, Any]],
 ) -> tuple[Evaluation | None, Evaluation | None]:
     """The first and the last evaluation, if it came after the first."""
-    lines = [line for line in records if line["eval/accuracy"] is not None]
+    lines = [line for line in records if line.get("eval/accuracy") is not None]
     found = [
         Evaluation(**{name: line[f"eval/{name}"] for name in Evaluation.__dataclass_fields__})
         for line in lines
@@ -229,7 +231,7 @@ def _report(
         )
         return
     before, after = _evaluations(records)
-    rewards = [line["reward/mean"] for line in records if line["reward/mean"] is not None]
+    rewards = [reward for line in records if (reward := line.get("reward/mean")) is not None]
     last = rewards[-min(200, len(rewards)) :]
     if last:
         progress.result(f"mean reward of the last {len(last)} steps: {sum(last) / len(last):.3f}")
@@ -237,7 +239,7 @@ def _report(
         progress.result(f"held-out before: {describe(before)}")
         progress.result(f"held-out after:  {describe(after)}")
         progress.comparison(side_by_side(folder.rollouts, step)[:SHOWN])
-    seconds = sum(line["time/step"] or 0.0 for line in records)
+    seconds = sum(line.get("time/step") or 0.0 for line in records)
     progress.result(f"{step} steps in {duration(seconds)}; the trained policy is {folder.final}")
 
 

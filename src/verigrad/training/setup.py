@@ -153,11 +153,15 @@ def load_policy(
     if config.model.name != "tabular":
         loaded = load_model(folder or config.model.name, device=device)
         return CausalLM(loaded.model, loaded.tokenizer, shares_prompts=shares_prompts)
-    policy = TabularPolicy(
-        [task[index].id for index in range(len(task))],
-        positions=config.sampling.max_new_tokens,
-        seed=config.run.seed,
-    )
+    positions = config.sampling.max_new_tokens
+    ids = [task[index].id for index in range(len(task))]
+    try:
+        policy = TabularPolicy(ids, positions=positions, seed=config.run.seed)
+    except RuntimeError as error:
+        raise ModelError(
+            f"a table of {len(ids)} problems and sampling.max_new_tokens = {positions} positions "
+            f"cannot be made ({str(error).splitlines()[0]}); lower sampling.max_new_tokens"
+        ) from error
     if folder not in (None, "tabular"):
         saved = _saved_table(Path(folder))
         if saved.shape != policy.table.shape:

@@ -35,6 +35,9 @@ class TrainerState:
     policy_version: int = 0
     """Optimiser updates made."""
 
+    bad_updates: int = 0
+    """Updates in a row, the latest ones, that were skipped because they were not finite."""
+
     recent: list[Metrics] = field(default_factory=list)
     """Metrics of the latest steps, which findings are made from."""
 
@@ -89,6 +92,7 @@ class TrainerState:
         return {
             "step": self.step,
             "policy_version": self.policy_version,
+            "bad_updates": self.bad_updates,
             "entropy_coefficient": self.entropy_coefficient,
             "recent": self.recent,
             "findings": self.findings,
@@ -107,7 +111,7 @@ class TrainerState:
             KeyError: the policy has other tensors than the saved one.
             RuntimeError: a tensor has another shape or type.
         """
-        _copy(policy, self.policy_tensors())
+        load_tensors(self.policy, policy)
         _copy(reference, self.reference_tensors())
         slots: dict[int, dict[str, Tensor]] = {}
         for key, value in optimizer.items():
@@ -117,9 +121,20 @@ class TrainerState:
         self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
         self.step = plain["step"]
         self.policy_version = plain["policy_version"]
+        self.bad_updates = plain["bad_updates"]
         self.entropy_coefficient = plain["entropy_coefficient"]
         self.recent = plain["recent"]
         self.findings = plain["findings"]
+
+
+def load_tensors(policy: Policy, tensors: dict[str, Tensor]) -> None:
+    """Give a policy the saved tensors of another one like it, in place.
+
+    Raises:
+        KeyError: it has other tensors than the saved one.
+        RuntimeError: a tensor has another shape.
+    """
+    _copy(tensors, _by_first_name(policy.module.state_dict()))
 
 
 def _copy(source: dict[str, Tensor], target: dict[str, Tensor]) -> None:

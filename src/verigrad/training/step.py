@@ -13,8 +13,8 @@ from verigrad.algorithms import Algorithm
 from verigrad.batch import Batch, LossOutput, Measured, Tokens, cut, passes_of, select_rows
 from verigrad.core.corrections import off_policy_mask
 from verigrad.core.kl import k3
-from verigrad.errors import BadNumbersError
 from verigrad.policies.base import Policy, TokenScores
+from verigrad.training.bad_updates import BadUpdate, likely_cause, whole_norm
 from verigrad.types import Completion, Group, Problem, Prompt, Rollout
 from verigrad.verifiers import Verifier, verify
 from verigrad.verifiers.pool import VerifierPool
@@ -250,7 +250,7 @@ def update(
     clip_norm: float,
     token_budget: int,
     entropy_coefficient: float = 0.0,
-) -> Update | None:
+) -> Update | BadUpdate | None:
     """Update the policy once from a batch.
 
     When no row has a non-zero weight times advantage there is no optimiser step at all: a zero
@@ -267,10 +267,8 @@ def update(
         entropy_coefficient: weight of the entropy bonus.
 
     Returns:
-        What was done, or None when nothing trains.
-
-    Raises:
-        BadNumbersError: the loss or the gradient is not finite; the parameters are untouched.
+        What was done, or what was wrong where the loss or the gradient is not finite (parameters
+        and optimiser are as they were), or None when nothing trains.
     """
     optimizer.zero_grad(set_to_none=True)
     done = accumulate(
@@ -284,16 +282,16 @@ def update(
     if done is None:
         return None
     output, passes = done
-    norm = float(torch.nn.utils.clip_grad_norm_(policy.module.parameters(), clip_norm))
-    if not (torch.isfinite(output.loss) and norm < float("inf")):
-        raise BadNumbersError(
-            f"the loss is {float(output.loss)} and the gradient norm {norm}; both must be finite, "
-            "so the update was not made; a smaller optimizer.learning_rate is the usual cure"
-        )
+    norm = whole_norm(policy)
+    if not (output.loss.isfinite() and norm.isfinite()):
+        cause = likely_cause(policy, batch, output.loss)
+        optimizer.zero_grad(set_to_none=True)
+        return BadUpdate(loss=float(output.loss), gradient_norm=float(norm), cause=cause)
+    torch.nn.utils.clip_grads_with_norm_(policy.module.parameters(), clip_norm, norm)
     optimizer.step()
     return Update(
         output=output,
-        gradient_norm=norm,
+        gradient_norm=float(norm),
         passes=len(passes),
         prompt_tokens=sum(len(p.token_ids) for part in passes for p in part.prompts),
     )

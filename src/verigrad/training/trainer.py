@@ -11,12 +11,14 @@ from verigrad.errors import StorageError, VerigradError
 from verigrad.evaluation import Evaluation, summarise
 from verigrad.hashing import Purpose, stable_hash
 from verigrad.tasks import problem_at
+from verigrad.training.bad_updates import BadUpdate, stop_after
 from verigrad.training.checks import check_failures
 from verigrad.training.disk import write_json
 from verigrad.training.folder import RunFolder
 from verigrad.training.interrupt import Interrupt
 from verigrad.training.metrics import step_metrics
 from verigrad.training.progress import Progress
+from verigrad.training.recorded import record_bad_update
 from verigrad.training.records import JsonLines, digests, rollout_records
 from verigrad.training.saving import Saver
 from verigrad.training.schedule import learning_rate
@@ -75,7 +77,8 @@ class Trainer:
 
         Raises:
             TooManyFailuresError: more verdicts of a step failed than the configuration allows.
-            BadNumbersError: a loss or gradient is not finite.
+            BadNumbersError: too many updates in a row were not finite, or the policy's logits
+                or a reward are not.
             StorageError: the lines of a step, or the last checkpoint, cannot be written.
         """
         state, steps = self._state, self._setup.config.run.steps
@@ -139,7 +142,7 @@ class Trainer:
         )
         check_failures(groups, config.verifier.max_failures, step)
         coefficient = state.entropy_coefficient if self._setup.algorithm.entropy else None
-        done = self._update(groups, times)
+        done, bad = self._update(groups, times)
         due = step == config.run.steps or (
             config.evaluation.every > 0 and step % config.evaluation.every == 0
         )
@@ -151,6 +154,7 @@ class Trainer:
             step,
             groups,
             done,
+            skipped=len(bad),
             policy_version=state.policy_version,
             entropy_coefficient=coefficient,
             evaluation=evaluation,
@@ -165,6 +169,7 @@ class Trainer:
         if times["step"] >= WORTH_A_SYNC:
             self._sync()
         self._saver.check()
+        stop_after(bad, state.bad_updates, config.optimizer.max_bad_updates, step)
         if config.checkpoint.every > 0 and step % config.checkpoint.every == 0:
             self._checkpoint()
 
@@ -180,8 +185,10 @@ class Trainer:
         verified = time.perf_counter()
         return groups, {"generate": generated - started, "verify": verified - generated}
 
-    def _update(self, groups: list[Group], times: dict[str, float]) -> Update | None:
-        """Make the updates of a step; None when nothing trains."""
+    def _update(
+        self, groups: list[Group], times: dict[str, float]
+    ) -> tuple[Update | None, list[BadUpdate]]:
+        """Make the updates of a step: those made, None when nothing trains, and those skipped."""
         state, algorithm = self._state, self._setup.algorithm
         state.updating = True
         started = time.perf_counter()
@@ -195,14 +202,20 @@ class Trainer:
         for parameters in state.optimizer.param_groups:
             parameters["lr"] = learning_rate(self._setup.config.optimizer, state.step)
         done: Update | None = None
-        for part in self._minibatches(batch):
+        bad: list[BadUpdate] = []
+        for number, part in enumerate(self._minibatches(batch), start=1):
             one = self._update_once(part)
-            if one is not None:
+            if isinstance(one, BadUpdate):
+                bad.append(one)
+                state.bad_updates += 1
+                record_bad_update(self._folder.bad_updates, state, part, one, number)
+            elif one is not None:
+                state.bad_updates = 0
                 state.policy_version += 1
                 done = one if done is None else done + one
         self._after_updates(done)
         times["train"] = time.perf_counter() - started
-        return done
+        return done, bad
 
     def _measure(self, tokens: Tokens) -> Measured:
         return measure(
@@ -222,7 +235,7 @@ class Trainer:
             rows = sorted(range(len(batch.mask)), key=lambda row: stable_hash(*place, row))
             yield from minibatches(batch, algorithm, rows)
 
-    def _update_once(self, batch: Batch) -> Update | None:
+    def _update_once(self, batch: Batch) -> Update | BadUpdate | None:
         config = self._setup.config
         clip = config.optimizer.clip_norm
         return update(
