@@ -28,7 +28,7 @@ def test_a_problem_is_shown_as_the_model_will_see_it(model, capsys):
     assert "326 problems to train on, 74 held out" in shown
     assert "<s><turn>user\n" in shown
     assert shown.count("</s><turn>assistant\n") == 1
-    assert "-- the verifier says: scored, reward 1: the last number is 19; expected 19" in shown
+    assert "-- the verifier says: scored, reward 1: the last number is 12; expected 12" in shown
 
 
 def test_a_configuration_names_the_task_and_the_model(model, tmp_path, capsys):

@@ -27,6 +27,23 @@ class Step:
     function: Callable[[list[int]], Any]
 
 
+NUMBERS = (
+    Step("add up the numbers", "sum(items)", sum),
+    Step("count the numbers", "len(items)", len),
+    Step(
+        "find the largest number, or 0 if there is none",
+        "max(items, default=0)",
+        lambda items: max(items, default=0),
+    ),
+    Step(
+        "add up the squares of the numbers",
+        "sum(x * x for x in items)",
+        lambda items: sum(x * x for x in items),
+    ),
+)
+"""The steps from a list to a number."""
+
+
 def functions(difficulty: int) -> FunctionTask:
     """A function of a list of whole numbers, in as many steps as the difficulty says.
 
@@ -106,20 +123,7 @@ def _list_step(dice: Dice) -> Step:
 
 
 def _last_step(dice: Dice) -> Step:
-    """A step that may end in a number."""
-    steps = (
-        Step("add up the numbers", "sum(items)", sum),
-        Step("count the numbers", "len(items)", len),
-        Step(
-            "find the largest number, or 0 if there is none",
-            "max(items, default=0)",
-            lambda items: max(items, default=0),
-        ),
-        Step(
-            "add up the squares of the numbers",
-            "sum(x * x for x in items)",
-            lambda items: sum(x * x for x in items),
-        ),
-        _list_step(dice),
-    )
-    return dice.choice(steps)
+    """A step that ends in a number, or in a list."""
+    if dice.choice((True, False)):
+        return _list_step(dice)
+    return dice.choice(NUMBERS)
