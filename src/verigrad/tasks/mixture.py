@@ -82,7 +82,7 @@ class _MixedTraining:
 
     names: tuple[str, ...]
     weights: tuple[int, ...]
-    training: tuple[tuple[Problem, ...] | Drawn, ...]
+    training: tuple[Sequence[Problem] | Drawn, ...]
 
     def at(self, seed: int, position: int) -> Problem:
         """The problem of the part whose turn it is: its next one, in its own order."""
