@@ -6,7 +6,7 @@ written. Each setting keeps where it came from, for messages and for relative pa
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,16 @@ from typing import Any
 import tomli_w
 
 from verigrad.config import names
-from verigrad.config.checks import as_number, from_text, mismatch, shown
+from verigrad.config.checks import as_held, from_text, mismatch, shown
 from verigrad.config.keys import KEYS, SECTIONS, Key, unknown_key, unknown_section
 from verigrad.config.schema import SHORTHAND, Config
 from verigrad.errors import ConfigError
 
 COMMAND_LINE = "command line"
 
-RESOLVERS = {
+RESOLVERS: dict[str, Callable[[Any, Path], object]] = {
     "task.name": names.task,
+    "task.mixture": names.mixture,
     "model.name": names.model,
     "algorithm.preset": names.algorithm,
     "algorithm.reference": names.reference,
@@ -198,6 +199,6 @@ def _checked(key: Key, setting: Setting) -> object:
     problem = mismatch(setting.value, key.hint)
     if problem:
         raise ConfigError(problem)
-    if key.path in RESOLVERS and isinstance(setting.value, str):
+    if key.path in RESOLVERS and setting.value is not None:
         return RESOLVERS[key.path](setting.value, setting.base)
-    return as_number(setting.value, key.hint)
+    return as_held(setting.value, key.hint)

@@ -1,31 +1,68 @@
 """Tasks: named collections of problems, each with the verifier that scores them."""
 
-from collections.abc import Callable
-
 from verigrad.config import TaskConfig
-from verigrad.config.names import GIVEN_IN_PYTHON
+from verigrad.config.names import GIVEN_IN_PYTHON, parts_of
+from verigrad.config.schema import MIXTURE, REASONING_GYM
 from verigrad.errors import TaskError
-from verigrad.tasks.addition import addition, toy
-from verigrad.tasks.base import ProblemTask, Split, Task, problem_at, split
+from verigrad.tasks.base import (
+    Drawn,
+    EndlessTask,
+    FiniteTask,
+    FunctionTask,
+    ProblemTask,
+    Split,
+    Task,
+    problem_at,
+    split,
+)
+from verigrad.tasks.builtin import TASKS
+from verigrad.tasks.mixture import Mixture, Part
+from verigrad.tasks.reasoning import reasoning_gym_task
 from verigrad.tasks.user import load_user_task
 
-__all__ = ["TASKS", "ProblemTask", "Split", "Task", "load_task", "problem_at", "split"]
-
-TASKS: dict[str, Callable[[], Task]] = {"addition": addition, "toy": toy}
-"""The built-in tasks by name."""
+__all__ = [
+    "TASKS",
+    "Drawn",
+    "EndlessTask",
+    "FiniteTask",
+    "FunctionTask",
+    "Mixture",
+    "Part",
+    "ProblemTask",
+    "Split",
+    "Task",
+    "load_task",
+    "problem_at",
+    "split",
+]
 
 
 def load_task(config: TaskConfig) -> Task:
     """Make the task that a configuration names.
 
     Raises:
-        TaskError: a task file cannot be loaded, or does not hold a usable task.
+        TaskError: a task file cannot be loaded, or does not hold a usable task; a difficulty is
+            none that the task has; a package is missing.
     """
+    if config.name == MIXTURE:
+        return Mixture(tuple(_part(text) for text in config.mixture))
+    if config.name in TASKS:
+        return TASKS[config.name](config.difficulty)
+    if config.difficulty is not None:
+        raise TaskError(
+            f"task.difficulty is {config.difficulty}, but {config.name} has none; only built-in "
+            "tasks have, which `verigrad tasks` lists"
+        )
+    if config.name.startswith(REASONING_GYM):
+        return reasoning_gym_task(config.name.removeprefix(REASONING_GYM))
     if config.name.startswith(GIVEN_IN_PYTHON):
         raise TaskError(
             f"the task {config.name.removeprefix(GIVEN_IN_PYTHON)!r} was given from Python, which "
             "no file names; pass it again: verigrad.resume(folder, task=...)"
         )
-    if config.name in TASKS:
-        return TASKS[config.name]()
     return load_user_task(config.name)
+
+
+def _part(text: str) -> Part:
+    weight, name, difficulty = parts_of(text)
+    return Part(weight, load_task(TaskConfig(name=name, difficulty=difficulty)))

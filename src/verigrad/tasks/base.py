@@ -1,9 +1,10 @@
 """What a task is, how it is split, and in which order its problems are drawn."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from itertools import count
+from typing import Protocol, runtime_checkable
 
 from verigrad.errors import TaskError
 from verigrad.hashing import Purpose, stable_hash
@@ -12,7 +13,10 @@ from verigrad.verifiers import Verifier
 
 
 class Task(Protocol):
-    """A named, indexable, finite collection of problems, and the verifier that scores them."""
+    """Problems with a name, and the verifier that scores them.
+
+    A task is a FiniteTask or an EndlessTask: its problems are listed, or made when they are drawn.
+    """
 
     @property
     def name(self) -> str:
@@ -24,12 +28,38 @@ class Task(Protocol):
         """Checks the completions of every problem."""
         ...
 
+
+@runtime_checkable
+class FiniteTask(Task, Protocol):
+    """A collection of problems that is indexed."""
+
     def __len__(self) -> int:
         """How many problems there are."""
         ...
 
     def __getitem__(self, index: int, /) -> Problem:
         """The problem at an index; the same one every time."""
+        ...
+
+
+@runtime_checkable
+class EndlessTask(Task, Protocol):
+    """Problems without end, each made when it is drawn."""
+
+    def problem(self, seed: int, index: int) -> Problem:
+        """The problem of a seed and an index from 0: the same one every time, in every process.
+
+        Problems of the same id are the same. Contents may come again; each id names the content.
+        """
+        ...
+
+
+@runtime_checkable
+class DividedTask(Task, Protocol):
+    """A task that holds problems out in its own way, as one that is made of others does."""
+
+    def divide(self, share: float, held_out: int) -> "Split":
+        """Do as ``split`` does."""
         ...
 
 
@@ -67,32 +97,69 @@ class ProblemTask:
         return self.problems[index]
 
 
+@dataclass(frozen=True)
+class FunctionTask:
+    """An endless task from a function of a seed and an index.
+
+    Example:
+        def double(seed: int, index: int) -> Problem:
+            return Problem(id=f"{index}", prompt=f"Double {index}.", reference=2 * index)
+
+        FunctionTask("double", double, last_number)
+    """
+
+    name: str
+    function: Callable[[int, int], Problem]
+    verifier: Verifier
+
+    def problem(self, seed: int, index: int) -> Problem:
+        """The problem of a seed and an index."""
+        return self.function(seed, index)
+
+
+class Drawn(Protocol):
+    """Problems to train on that are made when they are drawn."""
+
+    def at(self, seed: int, position: int) -> Problem:
+        """The problem at a position of the order in which a run draws."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Split:
     """A task's problems on both sides of the held-out split."""
 
-    training: tuple[Problem, ...]
-    """What may be trained on."""
+    training: tuple[Problem, ...] | Drawn
+    """What may be trained on: all of it, or where it is drawn from."""
 
     held_out: tuple[Problem, ...]
     """What is only evaluated."""
 
 
-def split(task: Task, share: float) -> Split:
+def split(task: Task, share: float, held_out: int = 256) -> Split:
     """Hold problems out by a stable hash of their content, so that equal ones stay together.
 
     Args:
         task: the task.
         share: of the problems, in [0, 1); about this many are held out, decided one by one.
+        held_out: how many of them to make for an endless task, at most; no two of one content.
 
     Raises:
         TaskError: nothing is left to train on, or to evaluate although ``share`` is above 0.
     """
+    if isinstance(task, DividedTask):
+        return task.divide(share, held_out)
+    if isinstance(task, EndlessTask):
+        return _split_endless(task, share, held_out)
+    if not isinstance(task, FiniteTask):
+        raise TaskError(
+            f"task {task.name!r} is a {type(task).__name__} without __len__ and __getitem__, and "
+            "without problem(seed, index); it needs the first two, or the last one"
+        )
     problems = [task[index] for index in range(len(task))]
-    held = [stable_hash(Purpose.HELD_OUT, p.content_key) < share * 2.0**64 for p in problems]
     result = Split(
-        training=tuple(p for p, out in zip(problems, held, strict=True) if not out),
-        held_out=tuple(p for p, out in zip(problems, held, strict=True) if out),
+        training=tuple(p for p in problems if not is_held_out(p, share)),
+        held_out=tuple(p for p in problems if is_held_out(p, share)),
     )
     if not result.training or (share > 0 and not result.held_out):
         empty = "to train on" if not result.training else "held out"
@@ -103,12 +170,65 @@ def split(task: Task, share: float) -> Split:
     return result
 
 
-def problem_at(problems: Sequence[Problem], seed: int, position: int) -> Problem:
+def is_held_out(problem: Problem, share: float) -> bool:
+    """Whether a problem is held out; its content alone decides."""
+    return stable_hash(Purpose.HELD_OUT, problem.content_key) < share * 2.0**64
+
+
+MOST_TRIES = 1000
+"""Problems in a row that may be on the wrong side of the split, or known already."""
+
+
+def _split_endless(task: EndlessTask, share: float, held_out: int) -> Split:
+    """The held-out problems are the first ones of seed 0, whatever the seed of the run is."""
+    found: dict[str, Problem] = {}
+    tries = 0
+    for index in count():
+        if not share or len(found) == held_out or tries == MOST_TRIES:
+            break
+        problem = task.problem(0, index)
+        tries += 1
+        if is_held_out(problem, share) and problem.content_key not in found:
+            found[problem.content_key] = problem
+            tries = 0
+    if share and held_out and not found:
+        raise TaskError(
+            f"task {task.name!r} made {MOST_TRIES} problems, and with task.held_out = {share} none "
+            "of them is held out; raise task.held_out, or set it to 0, which holds none out"
+        )
+    return Split(training=_EndlessTraining(task, share), held_out=tuple(found.values()))
+
+
+@dataclass(frozen=True)
+class _EndlessTraining:
+    """The problems of an endless task that are not held out."""
+
+    task: EndlessTask
+    share: float
+
+    def at(self, seed: int, position: int) -> Problem:
+        """The problem whose index is the position; in the place of a held-out one, another."""
+        index = position
+        for attempt in range(MOST_TRIES):
+            problem = self.task.problem(seed, index)
+            if not is_held_out(problem, self.share):
+                return problem
+            # Near the position, so that an index that means how far a run is keeps its meaning.
+            index = stable_hash(seed, Purpose.ORDER, position, attempt) % (position + MOST_TRIES)
+        raise TaskError(
+            f"task {self.task.name!r} made {MOST_TRIES} problems, and with task.held_out = "
+            f"{self.share} all of them are held out; lower task.held_out, or make more problems"
+        )
+
+
+def problem_at(problems: Sequence[Problem] | Drawn, seed: int, position: int) -> Problem:
     """The problem at a position of the endless order in which a run draws them.
 
-    Each epoch shuffles all problems anew, so that each is drawn equally often. Depends on its
-    arguments only.
+    Each epoch shuffles all problems of a sequence anew, so that each is drawn equally often.
+    Depends on its arguments only.
     """
+    if not isinstance(problems, Sequence):
+        return problems.at(seed, position)
     epoch, place = divmod(position, len(problems))
     return problems[_epoch_order(len(problems), seed, epoch)[place]]
 

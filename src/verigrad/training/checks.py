@@ -9,8 +9,11 @@ import torch
 from verigrad.algorithms import Algorithm, algorithm_from
 from verigrad.config import Config
 from verigrad.errors import ConfigError, ModelError, TaskError, TooManyFailuresError
-from verigrad.tasks import Task
+from verigrad.tasks import EndlessTask, FiniteTask, Task
 from verigrad.types import Group, Problem, Prompt, Status
+
+SOME = 8
+"""Problems of an endless task that are looked at before a run."""
 
 
 def checked_algorithm(config: Config) -> Algorithm:
@@ -36,18 +39,25 @@ def check_problems(task: Task) -> None:
     Raises:
         TaskError: names the item, and what was found there.
     """
-    for index in range(len(task)):
-        problem: object = task[index]
-        if not isinstance(problem, Problem):
-            raise TaskError(
-                f"task {task.name!r}: item {index} is a {type(problem).__name__}; expected a "
-                "verigrad.Problem"
-            )
-        if not _is_prompt(problem.prompt):
-            raise TaskError(
-                f"task {task.name!r}: problem {problem.id!r} has the prompt {problem.prompt!r:.80};"
-                ' expected text, or messages such as {"role": "user", "content": "What is 12 + 7?"}'
-            )
+    if isinstance(task, FiniteTask):
+        for index in range(len(task)):
+            _check_problem(task, index, task[index])
+    elif isinstance(task, EndlessTask):
+        for index in range(SOME):
+            _check_problem(task, index, task.problem(0, index))
+
+
+def _check_problem(task: Task, index: int, problem: object) -> None:
+    if not isinstance(problem, Problem):
+        raise TaskError(
+            f"task {task.name!r}: item {index} is a {type(problem).__name__}; expected a "
+            "verigrad.Problem"
+        )
+    if not _is_prompt(problem.prompt):
+        raise TaskError(
+            f"task {task.name!r}: problem {problem.id!r} has the prompt {problem.prompt!r:.80};"
+            ' expected text, or messages such as {"role": "user", "content": "What is 12 + 7?"}'
+        )
 
 
 def _is_prompt(prompt: object) -> bool:

@@ -19,8 +19,10 @@ import torch
 
 from verigrad.config import Config, load_config
 from verigrad.errors import ConfigError
-from verigrad.tasks import Task
+from verigrad.tasks import EndlessTask, FiniteTask, Mixture, Task
+from verigrad.training.checks import SOME
 from verigrad.training.decisions import cores
+from verigrad.types import Problem
 
 MAY_CHANGE = ("run.steps", "evaluation", "checkpoint")
 """Keys and sections that a resume may change; ``run.steps`` only upwards."""
@@ -146,11 +148,23 @@ def _files(config: Config) -> Iterator[Path]:
 
 
 def _problems(task: Task) -> str:
-    """The content of every problem, as text that is the same in every process."""
-    problems = (task[index] for index in range(len(task)))
+    """The content of every problem, as text that is the same in every process.
+
+    Of a task without end the first few: its code, which the file or the version tells, is the rest.
+    """
     return json.dumps(
-        [[p.id, p.content_key, _plain(p.prompt), _plain(p.reference)] for p in problems]
+        [[p.id, p.content_key, _plain(p.prompt), _plain(p.reference)] for p in _known(task)]
     )
+
+
+def _known(task: Task) -> Iterator[Problem]:
+    if isinstance(task, Mixture):
+        for part in task.parts:
+            yield from _known(part.task)
+    elif isinstance(task, FiniteTask):
+        yield from (task[index] for index in range(len(task)))
+    elif isinstance(task, EndlessTask):
+        yield from (task.problem(0, index) for index in range(SOME))
 
 
 def _plain(value: Any) -> Any:

@@ -21,11 +21,11 @@ from verigrad.training.disk import flush_folder, writing
 from verigrad.training.folder import RunFolder, check_free, make_folder
 from verigrad.training.lock import locked
 from verigrad.training.metrics import read_metrics
+from verigrad.training.problems import checked_split, describe_split, problems_to_evaluate
 from verigrad.training.progress import Progress, duration
 from verigrad.training.records import side_by_side
 from verigrad.training.setup import (
     Setup,
-    checked_split,
     device_for,
     greedy,
     load_policy,
@@ -97,10 +97,10 @@ def evaluate(model_or_run: str, config: Config) -> str:
         UserError: the model, the run or the task cannot be used.
     """
     task = load_task(config.task)
-    parts = checked_split(task, config.task.held_out)
+    parts = checked_split(task, config)
     device = device_for(config)
     check_device(device)
-    problems = (parts.held_out or parts.training)[: config.evaluation.problems or None]
+    problems = problems_to_evaluate(parts, config)
     policy = load_policy(config, task, device, _model_in(model_or_run))
     prompts = [policy.encode(problem) for problem in problems]
     check_lengths(prompts, policy.max_positions, config.sampling.max_new_tokens)
@@ -196,8 +196,8 @@ def _announce(progress: Progress, setup: Setup, folder: RunFolder) -> None:
     progress.note(
         f"{config.model.name} learns {setup.task.name} with {setup.algorithm.name}: "
         f"{config.run.steps} steps of {config.sampling.problems} problems x "
-        f"{config.sampling.completions} completions; {len(setup.split.training)} problems to "
-        f"train on, {len(setup.split.held_out)} held out; {setup.reasons['threads']}"
+        f"{config.sampling.completions} completions; {describe_split(setup.split)}; "
+        f"{setup.reasons['threads']}"
     )
     for note in setup.algorithm.notes:
         progress.note(f"note: {note}")

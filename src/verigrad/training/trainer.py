@@ -8,7 +8,7 @@ from verigrad.batch import Batch, Measured, Tokens, make_batch, minibatches
 from verigrad.diagnosis import Finding, findings, remade_differently
 from verigrad.engines import Draws, Engine
 from verigrad.errors import StorageError, VerigradError
-from verigrad.evaluation import Evaluation, summarise
+from verigrad.evaluation import summarise
 from verigrad.hashing import Purpose, stable_hash
 from verigrad.tasks import problem_at
 from verigrad.training.bad_updates import BadUpdate, stop_after
@@ -116,12 +116,22 @@ class Trainer:
     def _before(self) -> None:
         """Evaluate the untrained policy, as step 0."""
         started = time.perf_counter()
-        evaluation, seconds = self._evaluate(step=0)
+        evaluated, seconds = self._evaluate(step=0)
+        evaluation = summarise(evaluated)
         if evaluation is None:
             return
         times = {"evaluate": seconds, "step": time.perf_counter() - started}
         self._metrics.write(
-            step_metrics(0, [], None, policy_version=0, evaluation=evaluation, times=times)
+            step_metrics(
+                0,
+                [],
+                None,
+                policy_version=0,
+                evaluation=evaluation,
+                evaluated=evaluated,
+                parts=self._setup.parts,
+                times=times,
+            )
         )
         self._progress.note(f"held-out accuracy before training: {evaluation.accuracy:.2f}")
         self._compare_remade(step=0)
@@ -146,9 +156,9 @@ class Trainer:
         due = step == config.run.steps or (
             config.evaluation.every > 0 and step % config.evaluation.every == 0
         )
-        evaluation = None
+        evaluated: list[Group] = []
         if due:
-            evaluation, times["evaluate"] = self._evaluate(step)
+            evaluated, times["evaluate"] = self._evaluate(step)
         times["step"] = time.perf_counter() - started
         metrics = step_metrics(
             step,
@@ -157,7 +167,9 @@ class Trainer:
             skipped=len(bad),
             policy_version=state.policy_version,
             entropy_coefficient=coefficient,
-            evaluation=evaluation,
+            evaluation=summarise(evaluated),
+            evaluated=evaluated,
+            parts=self._setup.parts,
             times=times,
         )
         self._rollouts.write_all(rollout_records(groups, step=step, purpose=Purpose.TRAIN))
@@ -177,7 +189,7 @@ class Trainer:
         self, problems: Sequence[Problem], completions: int, sampling: Sampling, draws: Draws
     ) -> tuple[list[Group], dict[str, float]]:
         """Sample and verify; the seconds of each."""
-        prompts = [self._setup.prompts[problem.id] for problem in problems]
+        prompts = [self._setup.prompt_of(problem) for problem in problems]
         started = time.perf_counter()
         sampled = self._engine.generate(prompts, completions, sampling, draws)
         generated = time.perf_counter()
@@ -262,16 +274,16 @@ class Trainer:
             state.reset_reference()
         self._engine.sync(state.policy_version)
 
-    def _evaluate(self, step: int) -> tuple[Evaluation | None, float]:
+    def _evaluate(self, step: int) -> tuple[list[Group], float]:
         """Greedy completions of the held-out problems, and the seconds they took."""
         problems = self._setup.evaluated
         if not problems:
-            return None, 0.0
+            return [], 0.0
         started = time.perf_counter()
         draws = Draws(seed=self._setup.config.run.seed, purpose=Purpose.EVALUATE, step=step)
         groups, _ = self._collect(problems, 1, self._setup.greedy, draws)
         self._rollouts.write_all(rollout_records(groups, step=step, purpose=Purpose.EVALUATE))
-        return summarise(groups), time.perf_counter() - started
+        return groups, time.perf_counter() - started
 
     def _diagnose(self) -> None:
         """Record what is found, and say it once per cause."""
