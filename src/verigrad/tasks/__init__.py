@@ -6,10 +6,28 @@ from verigrad.config import TaskConfig
 from verigrad.config.names import GIVEN_IN_PYTHON
 from verigrad.errors import TaskError
 from verigrad.tasks.addition import addition, toy
-from verigrad.tasks.base import ProblemTask, Split, Task, problem_at, split
+from verigrad.tasks.base import (
+    ProblemTask,
+    Split,
+    Task,
+    problem_at,
+    solution_of_problem,
+    split,
+)
 from verigrad.tasks.user import load_user_task
+from verigrad.tasks.verified import with_verifier
 
-__all__ = ["TASKS", "ProblemTask", "Split", "Task", "load_task", "problem_at", "split"]
+__all__ = [
+    "TASKS",
+    "ProblemTask",
+    "Split",
+    "Task",
+    "load_task",
+    "problem_at",
+    "solution_of_problem",
+    "split",
+    "with_verifier",
+]
 
 TASKS: dict[str, Callable[[], Task]] = {"addition": addition, "toy": toy}
 """The built-in tasks by name."""

@@ -1,6 +1,6 @@
 """What a task is, how it is split, and in which order its problems are drawn."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -9,10 +9,15 @@ from verigrad.errors import TaskError
 from verigrad.hashing import Purpose, stable_hash
 from verigrad.types import Problem
 from verigrad.verifiers import Verifier
+from verigrad.verifiers.solutions import solution_of
 
 
 class Task(Protocol):
-    """A named, indexable, finite collection of problems, and the verifier that scores them."""
+    """A named, indexable, finite collection of problems, and the verifier that scores them.
+
+    A task whose verifier does not give full marks to a reference as text also has a method
+    ``solution(problem) -> str | None``: a completion that is right, or None where there is none.
+    """
 
     @property
     def name(self) -> str:
@@ -44,6 +49,8 @@ class ProblemTask:
     name: str
     problems: Sequence[Problem]
     verifier: Verifier
+    solution: Callable[[Problem], str | None] | None = None
+    """Writes a completion that is right; without it the verifier or the reference's text does."""
 
     def __post_init__(self) -> None:
         """Refuse an empty task and ids that name two problems."""
@@ -65,6 +72,12 @@ class ProblemTask:
     def __getitem__(self, index: int, /) -> Problem:
         """The problem at an index."""
         return self.problems[index]
+
+
+def solution_of_problem(task: Task, problem: Problem) -> str | None:
+    """A completion that must get full marks, or None where a reference cannot be written as one."""
+    own: Callable[[Problem], str | None] | None = getattr(task, "solution", None)
+    return solution_of(task.verifier, problem.reference) if own is None else own(problem)
 
 
 @dataclass(frozen=True, kw_only=True)

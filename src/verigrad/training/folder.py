@@ -22,7 +22,8 @@ from typing import Any
 
 from verigrad.config import Config, to_toml
 from verigrad.errors import RunFolderError
-from verigrad.training.decisions import Decisions, cores
+from verigrad.machine import cores
+from verigrad.training.decisions import Decisions
 from verigrad.training.records import write_json
 
 PACKAGES = ("verigrad", "torch", "transformers", "tokenizers", "safetensors")

@@ -13,7 +13,7 @@ from verigrad.config import Config
 from verigrad.core.head import LOGITS_AT_ONCE
 from verigrad.engines.local import ROWS_AT_ONCE
 from verigrad.policies.models import count_parameters, load_model_config
-from verigrad.tasks import load_task
+from verigrad.tasks import load_task, with_verifier
 from verigrad.training.checks import checked_algorithm
 from verigrad.training.folder import check_free
 from verigrad.training.setup import checked_split
@@ -47,7 +47,7 @@ def plan(config: Config) -> str:
     """
     check_free(config.run.folder)
     algorithm = checked_algorithm(config)
-    task = load_task(config.task)
+    task = with_verifier(load_task(config.task), config.verifier)
     parts = checked_split(task, config.task.held_out)
     size = _size(config, len(task))
     run, sampling = config.run, config.sampling

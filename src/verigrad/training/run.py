@@ -8,30 +8,22 @@ from typing import Any
 
 import torch
 
+from verigrad.checking import try_out
 from verigrad.config import Config, load_config
-from verigrad.engines import Draws, LocalEngine
+from verigrad.engines import LocalEngine
 from verigrad.errors import ConfigError, RunFolderError
-from verigrad.evaluation import Evaluation, describe, summarise
-from verigrad.hashing import Purpose
-from verigrad.tasks import Task, load_task
+from verigrad.evaluation import Evaluation, describe
+from verigrad.tasks import Task
 from verigrad.training.checkpoint import checkpoints, load_checkpoint
-from verigrad.training.checks import check_device, check_lengths
 from verigrad.training.folder import RunFolder, check_free, make_folder
+from verigrad.training.measuring import evaluate as evaluate
 from verigrad.training.progress import Progress, duration
 from verigrad.training.records import read_lines, set_aside_after, side_by_side
-from verigrad.training.setup import (
-    Setup,
-    checked_split,
-    device_for,
-    greedy,
-    load_policy,
-    prepare,
-)
+from verigrad.training.setup import Setup, prepare
 from verigrad.training.state import TrainerState
-from verigrad.training.step import judge
 from verigrad.training.trainer import Outcome, Trainer
-from verigrad.training.workers import workers_of
-from verigrad.types import Sampling
+from verigrad.verifiers.opening import Opened, opened
+from verigrad.verifiers.runner import Runner
 
 SHOWN = 3
 """How many completions are shown before and after."""
@@ -66,17 +58,20 @@ def train(config: Config, *, task: Task | None = None, quiet: bool = False) -> R
         quiet: show nothing.
 
     Raises:
-        UserError: something in the configuration cannot be used; nothing has been written.
+        UserError: something in the configuration cannot be used, or the verifier does not give a
+            reference full marks; nothing has been written.
         TooManyFailuresError: more verdicts of a step failed than the configuration allows.
         BadNumbersError: a loss or gradient is not finite.
     """
     check_free(config.run.folder)
     progress = Progress(config.run.steps, quiet=quiet)
     setup = prepare(config, task)
-    folder = make_folder(config.run.folder, setup.task.name)
-    folder.write_start(config, setup.decisions, setup.reasons)
-    _announce(progress, setup, folder)
-    return _run(setup, new_state(setup), folder, progress)
+    with opened(setup.task.verifier, config.verifier) as verifier:
+        warnings = try_out(setup.task, setup.split.training, verifier, config.verifier)
+        folder = make_folder(config.run.folder, setup.task.name)
+        folder.write_start(config, setup.decisions, setup.reasons | verifier.reasons)
+        _announce(progress, setup, folder, verifier, warnings)
+        return _run(setup, new_state(setup), folder, progress, verifier.runner)
 
 
 def resume(
@@ -109,54 +104,16 @@ def resume(
     saved = checkpoints(run.checkpoints)
     if saved:
         load_checkpoint(saved[-1], state)
-    for path in (run.metrics, run.rollouts):
-        # A run that resumes at step 0 evaluates the untrained policy again.
-        set_aside_after(path, state.step or None)
-    run.write_start(config, setup.decisions, reasons)
-    progress.note(f"resuming {run.root} after step {state.step}; {setup.reasons['threads']}")
-    if state.step == config.run.steps:
-        progress.note("the run is finished already; to go on, raise run.steps")
-    return _run(setup, state, run, progress)
-
-
-def evaluate(model_or_run: str, config: Config) -> str:
-    """Greedy and sampled accuracy of a model, or of a run's final policy, in words.
-
-    Args:
-        model_or_run: a run folder, or a model as in the configuration.
-        config: names the task, how many problems, and how completions are sampled.
-
-    Raises:
-        UserError: the model, the run or the task cannot be used.
-    """
-    task = load_task(config.task)
-    parts = checked_split(task, config.task.held_out)
-    device = device_for(config)
-    check_device(device)
-    problems = (parts.held_out or parts.training)[: config.evaluation.problems or None]
-    policy = load_policy(config, task, device, _model_in(model_or_run))
-    prompts = [policy.encode(problem) for problem in problems]
-    check_lengths(prompts, policy.max_positions, config.sampling.max_new_tokens)
-    sampling = Sampling(
-        temperature=config.sampling.temperature,
-        max_new_tokens=config.sampling.max_new_tokens,
-        stop_token_ids=policy.stop_token_ids,
-    )
-    side = "held-out" if parts.held_out else "training"
-    lines = [f"{model_or_run} on {len(problems)} {side} problems of {task.name}"]
-    engine = LocalEngine(policy)
-    for name, how, number in (
-        ("greedy", greedy(sampling), 1),
-        (f"sampled at temperature {sampling.temperature:g}", sampling, config.sampling.completions),
-    ):
-        draws = Draws(seed=config.run.seed, purpose=Purpose.EVALUATE, step=0)
-        groups = judge(
-            task.verifier, problems, prompts, engine.generate(prompts, number, how, draws)
-        )
-        summary = summarise(groups)
-        words = describe(summary) if summary else "every verification failed"
-        lines.append(f"{name}, {number} each: {words}")
-    return "\n".join(lines)
+    with opened(setup.task.verifier, config.verifier) as verifier:
+        for path in (run.metrics, run.rollouts):
+            # A run that resumes at step 0 evaluates the untrained policy again.
+            set_aside_after(path, state.step or None)
+        run.write_start(config, setup.decisions, reasons | verifier.reasons)
+        progress.note(f"resuming {run.root} after step {state.step}; {setup.reasons['threads']}")
+        _tell(progress, verifier)
+        if state.step == config.run.steps:
+            progress.note("the run is finished already; to go on, raise run.steps")
+        return _run(setup, state, run, progress, verifier.runner)
 
 
 def new_state(setup: Setup) -> TrainerState:
@@ -180,9 +137,10 @@ def new_state(setup: Setup) -> TrainerState:
     )
 
 
-def _run(setup: Setup, state: TrainerState, folder: RunFolder, progress: Progress) -> RunResult:
-    with workers_of(setup) as pool:
-        outcome = Trainer(setup, state, LocalEngine(setup.policy), folder, progress, pool).run()
+def _run(
+    setup: Setup, state: TrainerState, folder: RunFolder, progress: Progress, runner: Runner
+) -> RunResult:
+    outcome = Trainer(setup, state, LocalEngine(setup.policy), folder, progress, runner).run()
     if outcome.finished:
         _save_final(setup, folder)
     records = read_lines(folder.metrics)
@@ -208,7 +166,9 @@ def _save_final(setup: Setup, folder: RunFolder) -> None:
     partial.rename(folder.final)
 
 
-def _announce(progress: Progress, setup: Setup, folder: RunFolder) -> None:
+def _announce(
+    progress: Progress, setup: Setup, folder: RunFolder, verifier: Opened, warnings: Sequence[str]
+) -> None:
     config = setup.config
     progress.note(
         f"{config.model.name} learns {setup.task.name} with {setup.algorithm.name}: "
@@ -218,7 +178,16 @@ def _announce(progress: Progress, setup: Setup, folder: RunFolder) -> None:
     )
     for note in setup.algorithm.notes:
         progress.note(f"note: {note}")
+    _tell(progress, verifier)
+    for warning in warnings:
+        progress.note(f"warning: {warning}")
     progress.note(f"everything is written to {folder.root}")
+
+
+def _tell(progress: Progress, verifier: Opened) -> None:
+    """Say where the verifier runs, and what keeps programs in."""
+    for words in verifier.reasons.values():
+        progress.note(words)
 
 
 def _evaluations(
@@ -277,16 +246,3 @@ def _changed(run: RunFolder, changes: Sequence[tuple[str, str]]) -> Config:
             "only raise it"
         )
     return after
-
-
-def _model_in(model_or_run: str) -> str:
-    """The folder of a run's final policy, or the model itself."""
-    run = RunFolder(root=Path(model_or_run))
-    if not run.config.exists():
-        return model_or_run
-    if not run.final.exists():
-        raise RunFolderError(
-            f"{model_or_run} has no final policy yet; finish it with: verigrad train --resume "
-            f"{model_or_run}"
-        )
-    return str(run.final.resolve())

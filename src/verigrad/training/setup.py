@@ -12,18 +12,19 @@ from safetensors.torch import load_file
 from verigrad.algorithms import Algorithm
 from verigrad.config import Config
 from verigrad.errors import ModelError, TaskError
+from verigrad.machine import cores
 from verigrad.policies.base import Policy
 from verigrad.policies.causal_lm import CausalLM
 from verigrad.policies.models import load_model
 from verigrad.policies.tabular import TabularPolicy
-from verigrad.tasks import Split, Task, load_task, problem_at, split
+from verigrad.tasks import Split, Task, load_task, problem_at, split, with_verifier
 from verigrad.training.checks import (
     check_device,
     check_lengths,
     check_problems,
     checked_algorithm,
 )
-from verigrad.training.decisions import Decisions, choose_device, choose_threads, cores
+from verigrad.training.decisions import Decisions, choose_device, choose_threads
 from verigrad.types import Problem, Prompt, Sampling
 
 
@@ -84,7 +85,7 @@ def prepare(config: Config, task: Task | None = None, decided: Decisions | None 
         UserError: the task, the model, a prompt or the device cannot be used.
     """
     algorithm = checked_algorithm(config)
-    task = load_task(config.task) if task is None else task
+    task = with_verifier(load_task(config.task) if task is None else task, config.verifier)
     parts = checked_split(task, config.task.held_out)
     device = decided.device if decided else device_for(config)
     check_device(device)

@@ -150,6 +150,7 @@ def _read(message: bytes) -> Verdict:
             status=Status(said["status"]),
             reward=said["reward"],
             components=said["components"],
+            weights=said["weights"],
             detail=said["detail"],
             kind=None if said["kind"] is None else FailureKind(said["kind"]),
         )
