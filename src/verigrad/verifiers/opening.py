@@ -1,5 +1,6 @@
 """Opens a verifier for a run: where it runs, under which limits, in which sandbox, and why."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -67,6 +68,11 @@ def _placed(verifier: Verifier, asked: int | str) -> tuple[int, str]:
         return asked, f"{name} runs {where}: verifier.workers = {asked}"
     if is_bounded(verifier):
         return 0, f"{name} runs in the trainer's process: it is bounded"
+    if sys.platform == "win32":
+        return (
+            0,
+            f"{name} runs in the trainer's process, without limits: workers need another system",
+        )
     workers = min(cores(), MOST_WORKERS)
     return workers, f"{name} runs in {_counted(workers)}, under limits of time and memory"
 

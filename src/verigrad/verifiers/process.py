@@ -19,7 +19,7 @@ from verigrad.verifiers import frames
 from verigrad.verifiers.limits import Limits
 from verigrad.verifiers.transport import Shipment
 
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 """How long loading a verifier may take."""
 
 _ROOM = 2**16
