@@ -133,7 +133,7 @@ def test_a_reference_without_full_marks_refuses_the_run(here, capsys):
     assert "the verifier gives 0 to the reference of problem '2', written as '5'" in err
     assert err.count("\n") == 1
     assert not (here / "run").exists()
-    assert train(here, name, *HERE, "--verifier.check", "false") == 0
+    assert train(here, name, *HERE, "--verifier.check", "off") == 0
 
 
 def test_a_verifier_that_cannot_travel_refuses_the_run(here, capsys):

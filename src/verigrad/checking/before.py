@@ -34,7 +34,7 @@ def try_out(
     Raises:
         TaskError: a reference does not get full marks.
     """
-    if not config.check:
+    if config.check == "off":
         return []
     some = spread(problems, REFERENCES)
     warnings = _references(task, some, verifier)
@@ -71,6 +71,6 @@ def _references(task: Task, problems: Sequence[Problem], verifier: Opened) -> li
                 f"task {task.name!r}: the verifier gives {verdict.reward:g} to {where} "
                 f"({verdict.detail or verdict.status}); a right completion must get 1, or there is "
                 "nothing to learn towards; mend the verifier or the reference, give the task a "
-                "solution(problem) that writes one, or set verifier.check = false"
+                'solution(problem) that writes one, or set verifier.check = "off"'
             )
     return warnings

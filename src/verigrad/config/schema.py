@@ -137,7 +137,7 @@ class VerifierConfig(Section):
     name: LineText | None = None
     """A verifier in the place of the task's own: ``file.py:function``, or a built-in name."""
 
-    check: bool = True
+    check: Literal["on", "off"] = "on"
     """Try the verifier before the first step: a reference without full marks refuses the run, and a
     shortcut that is paid is a warning."""
 
