@@ -37,7 +37,7 @@ TABLE = [
 LETTERS = """
 from verigrad import Problem, ProblemTask
 
-problems = [Problem(id=f"say-{n}", prompt=f"Say {n}.", reference=n) for n in range(20)]
+problems = [Problem(id=f"say-{n}", prompt=f"Say {n}.", reference=None) for n in range(20)]
 
 def share_of_letters(completion, reference):
     return sum(map(str.isalpha, completion)) / 6
@@ -65,6 +65,9 @@ learning_rate = 1e-2
 [evaluation]
 every = 2
 problems = 3
+
+[verifier]
+workers = 0
 
 [checkpoint]
 every = 2

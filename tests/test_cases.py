@@ -113,6 +113,10 @@ def disagreement(case: dict[str, Any]) -> str | None:
     )
 
 
+def test_only_cases_of_data_and_of_trainers_are_not_run_here() -> None:
+    assert set(KINDS) - RUNNERS.keys() <= {"data", "trainer"}
+
+
 def of_kind(kind: str, *, contested: bool) -> list[dict[str, Any]]:
     if kind not in RUNNERS:
         count = sum(case["kind"] == kind for case in CASES)

@@ -47,6 +47,7 @@ WRITTEN = {
     "run.folder": st.none() | st.text("äΩ\"'\\#= x", min_size=1).map(lambda text: f"/r/{text}x"),
     "run.device": st.sampled_from(["auto", "cpu", "cuda:1"]),
     "sampling.completions": st.integers(2, 2**63 - 1),
+    "verifier.name": st.none() | st.sampled_from(VERIFIERS),
 }
 """The keys whose values a type does not say."""
 

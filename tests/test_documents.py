@@ -10,6 +10,7 @@ import pytest
 from running import REPOSITORY, read_jsonl, write_tiny_run
 
 from verigrad.cli import EXIT_CODES, main
+from verigrad.verifiers.sandbox import SandboxUnavailableError
 
 PAGES = [
     *REPOSITORY.glob("*.md"),
@@ -106,6 +107,18 @@ def test_the_ten_lines_of_python_train_a_task_of_ones_own(model, here, capsys):
 @pytest.mark.parametrize("block", blocks("python"), ids=[name for name, _ in blocks("python")])
 def test_every_block_of_python_is_python(block):
     ast.parse(block[1])
+
+
+ON_VERIFIERS = [block for block in blocks("python") if re.match(r"docs/(verif|sandbox)", block[0])]
+
+
+@pytest.mark.parametrize("block", ON_VERIFIERS, ids=[name for name, _ in ON_VERIFIERS])
+def test_every_block_of_the_pages_on_verifiers_holds(block, here):
+    (here / "block.py").write_text(block[1])
+    try:
+        runpy.run_path("block.py")
+    except SandboxUnavailableError as error:
+        pytest.skip(str(error))
 
 
 # What the pages say of the code

@@ -27,6 +27,7 @@ from verigrad.policies.causal_lm import CausalLM
 from verigrad.policies.models import load_model
 from verigrad.training.step import judge, update
 from verigrad.types import Finish, Problem, Prompt, Sampling
+from verigrad.verifiers.runner import InProcess
 
 STOPS = (STOP, *range(6, 16))
 """The tokenizer's own, and every digit: a completion stops after some six tokens."""
@@ -125,7 +126,7 @@ def test_sampling_log_probs_are_the_policys_after_every_update(kind, temperature
             PROMPTS, 4, sampling(temperature), replace(DRAWS, step=version)
         )
         assert {row.policy_version for rows in completions for row in rows} == {version}
-        batch = make_batch(judge(variety, PROBLEMS, PROMPTS, completions), algorithm)
+        batch = make_batch(judge(InProcess(variety), PROBLEMS, PROMPTS, completions), algorithm)
         before = policy.score(batch, temperature).log_probs.detach()
         assert largest(before - batch.sampling_log_probs) < 1e-5
         done = update(
@@ -208,7 +209,7 @@ def test_tokens_are_never_made_again_from_text():
     assert changed
     for row in changed:
         assert tuple(tokenizer.encode(row.text)) != row.token_ids
-    batch = make_batch(judge(ones, PROBLEMS, PROMPTS, completions), preset("grpo"))
+    batch = make_batch(judge(InProcess(ones), PROBLEMS, PROMPTS, completions), preset("grpo"))
     for ids, length, row in zip(batch.token_ids, batch.lengths.tolist(), rows, strict=True):
         assert tuple(ids[:length].tolist()) == row.token_ids
     assert batch.prompts == tuple(PROMPTS)
@@ -235,7 +236,7 @@ def test_a_tokenizer_without_padding_token_or_template_works(template, pad, tmp_
     completions = LocalEngine(policy).generate(
         prompts, 4, sampling(1.0, policy.stop_token_ids), DRAWS
     )
-    batch = make_batch(judge(variety, problems, prompts, completions), preset("grpo"))
+    batch = make_batch(judge(InProcess(variety), problems, prompts, completions), preset("grpo"))
     before = policy.score(batch, 1.0).log_probs.detach()
     done = update_once(policy, batch)
     assert done.output.largest_mismatch < 1e-5

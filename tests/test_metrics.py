@@ -15,7 +15,7 @@ from verigrad.diagnosis import Metrics
 from verigrad.evaluation import Evaluation
 from verigrad.training.metrics import peak_memory, step_metrics
 from verigrad.training.step import Update
-from verigrad.types import Rollout, Status, Verdict
+from verigrad.types import FailureKind, Rollout, Status, Verdict
 
 STOPPED, CUT = (1, 0), (1, 2, 3)
 
@@ -127,8 +127,21 @@ def test_the_evaluation_is_passed_on():
     }  # fmt: skip
 
 
+def test_verifications_are_counted_with_the_ways_they_failed():
+    timeout = Verdict.failed("timeout: no verdict", FailureKind.TIMEOUT)
+    group = make_group(0, [(STOPPED, 1.0), (STOPPED, None), (STOPPED, None), (CUT, 0.0)])
+    late = replace(group.rollouts[1], verdict=timeout)
+    rollouts = (group.rollouts[0], late, *group.rollouts[2:])
+    assert area(metrics(groups=[replace(group, rollouts=rollouts)]), "verify") == {
+        "calls": 4, "exception": 1, "timeout": 1, "memory": 0, "bad_value": 0, "died": 0,
+    }  # fmt: skip
+
+
 def test_speed_counts_the_tokens_of_the_step_over_its_work():
-    times = {"step": 9.0, "generate": 2.0, "verify": 0.5, "train": 1.5, "evaluate": 4.0}
+    times = {
+        "step": 9.0, "generate": 2.0, "verify": 0.5, "train": 1.5, "evaluate": 4.0,
+        "verify_median": 0.001, "verify_p95": 0.002, "verify_max": 0.1, "verify_restarts": 0.0,
+    }  # fmt: skip
     assert area(metrics(**times), "time") == {**times, "tokens_per_second": 7.0}
 
 
@@ -136,7 +149,7 @@ def test_what_was_not_measured_is_none():
     found = metrics(groups=[], update=None, evaluation=None)
     counts = ("groups", "verdicts", "tokens")
     assert all(value == 0 for name in counts for value in area(found, name).values())
-    for name in ("reward", "loss", "policy", "eval", "time"):
+    for name in ("reward", "verify", "loss", "policy", "eval", "time"):
         assert set(area(found, name).values()) == {None}
     assert (found["completions/mean_length"], found["optimizer/gradient_norm"]) == (None, None)
 

@@ -106,7 +106,10 @@ def test_the_environment_says_what_ran_and_what_was_decided(toy):
     assert environment["decisions"] == {
         "threads": 1, "token_budget": 2048, "shares_prompts": True, "device": "cpu",
     }  # fmt: skip
-    assert environment["reasons"].keys() == environment["decisions"].keys()
+    assert environment["reasons"].keys() == {*environment["decisions"], "verifier"}
+    assert environment["reasons"]["verifier"] == (
+        "last_number runs in the trainer's process: it is bounded"
+    )
     assert environment["cores"] >= 1
     commit = environment["commit"]
     assert commit is None or re.fullmatch("[0-9a-f]{40}", commit)

@@ -30,6 +30,7 @@ from verigrad.tasks import TASKS
 from verigrad.training.bad_updates import BadUpdate
 from verigrad.training.step import Update, accumulate, judge, loss_of, update
 from verigrad.types import Group, Problem, Prompt, Sampling, Status
+from verigrad.verifiers.runner import InProcess
 
 EXERCISE = Path(__file__).parents[1] / "exercises" / "15-grpo-rlvr" / "solution" / "grpo_rlvr.py"
 
@@ -289,7 +290,8 @@ def test_sampler_and_trainer_mean_the_same_policy_after_every_update(
     for step in range(5):
         draws = Draws(seed=0, purpose=Purpose.TRAIN, step=step)
         drawn = engine.generate(prompts, 8, sampling, draws)
-        groups = judge(lambda text, reference: "3" in text, problems, prompts, drawn)
+        runner = InProcess(lambda text, reference: "3" in text)
+        groups = judge(runner, problems, prompts, drawn)
         batch = batch_of(groups, algorithm, dtype=dtype)
         output = loss_of(policy, batch, algorithm, temperature)
         assert output.largest_mismatch <= within
@@ -315,7 +317,7 @@ def test_judging_groups_the_verdicts_by_problem_and_keeps_the_order() -> None:
     problems = [Problem(id=f"p{row}", prompt="", reference=row + 1) for row in range(2)]
     prompts = [Prompt(problem_id=problem.id, token_ids=(0,)) for problem in problems]
     drawn = [tuple(make_completion((token,)) for token in row) for row in [(1, 2, 3), (3, 2, 2)]]
-    first, second = judge(verifier, problems, prompts, drawn)
+    first, second = judge(InProcess(verifier), problems, prompts, drawn)
     assert (first.problem, second.problem) == tuple(problems)
     assert [rollout.verdict.reward for rollout in first.rollouts] == [1.0, 0.0, None]
     assert [rollout.verdict.reward for rollout in second.rollouts] == [None, 1.0, 1.0]
@@ -356,9 +358,8 @@ def test_the_gradient_of_a_group_is_the_exercises(exercise: ModuleType, row: int
         replace(make_completion((answer,)), text=ours.decode([answer]))
         for answer in answers.tolist()
     ]
-    groups = judge(
-        task.verifier, [problems[row]], [ours.encode(problems[row])], [tuple(completions)]
-    )
+    runner = InProcess(task.verifier)
+    groups = judge(runner, [problems[row]], [ours.encode(problems[row])], [tuple(completions)])
     assert list(groups[0].rewards) == rewards
     algorithm = make_algorithm("grpo", advantage_eps=1e-8)
     batch = batch_of(groups, algorithm)

@@ -4,10 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from verigrad.core.statistics import bootstrap_interval, wilson_interval
-from verigrad.types import Finish, Group, Rollout, Status
-
-FULL_MARKS = 1.0
-"""A completion solves its problem when its reward is at least this."""
+from verigrad.types import FULL_MARKS, Finish, Group, Rollout, Status
 
 
 @dataclass(frozen=True, kw_only=True)

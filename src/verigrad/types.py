@@ -15,6 +15,9 @@ from typing import Any, TypedDict
 EQUAL_WITHIN = 1e-9
 """Rewards that spread less than this, relative to max(1, largest magnitude), count as equal."""
 
+FULL_MARKS = 1.0
+"""A completion solves its problem when its reward is at least this."""
+
 
 class Message(TypedDict):
     """One turn of a chat: ``{"role": "user", "content": "What is 12 + 7?"}``."""

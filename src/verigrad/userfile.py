@@ -9,6 +9,9 @@ from typing import Any
 from verigrad.errors import UserError
 from verigrad.hashing import stable_hash
 
+MODULE_PREFIX = "verigrad_file_"
+"""Begins the name of the module that such a file becomes; no other process can import it."""
+
 
 def load_from_file(name: str, *, kind: str, error: type[UserError]) -> Any:
     """Get what ``file.py:name`` names, by running the file.
@@ -45,7 +48,7 @@ def _is_same(name: str | None, file: Path) -> bool:
 
 def _run(file: Path, kind: str, error: type[UserError]) -> object:
     """Import a file under a name of its own, so that it shadows nothing."""
-    module_name = f"verigrad_file_{stable_hash(file.resolve()):016x}"
+    module_name = f"{MODULE_PREFIX}{stable_hash(file.resolve()):016x}"
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
         raise error(f"{file} is not a Python file; {kind} of your own is named file.py:name")

@@ -1,6 +1,16 @@
 """The command line: one module per group of commands, each of which adds itself to the app."""
 
-from verigrad.cli import init, replay, runs, study, tasks
+from verigrad.cli import init, replay, runs, study, tasks, verify
 from verigrad.cli.app import EXIT_CODES, app, main
 
-__all__ = ["EXIT_CODES", "app", "init", "main", "replay", "runs", "study", "tasks"]
+__all__ = [
+    "EXIT_CODES",
+    "app",
+    "init",
+    "main",
+    "replay",
+    "runs",
+    "study",
+    "tasks",
+    "verify",
+]

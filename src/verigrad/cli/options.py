@@ -17,11 +17,11 @@ ConfigFile = Annotated[Path, Parameter(name="CONFIG", help="The TOML file that d
 
 
 @cache
-def _key_options() -> list[inspect.Parameter]:
+def _key_options(*sections: str) -> list[inspect.Parameter]:
     """One keyword parameter per configuration key, for a command's signature."""
     options = []
-    for section, kind in SECTIONS.items():
-        group = Group.create_ordered(section, help=inspect.getdoc(kind) or "")
+    for section in sections or SECTIONS:
+        group = Group.create_ordered(section, help=inspect.getdoc(SECTIONS[section]) or "")
         docs = key_docs(section)
         options += [
             _keyoption_of(key, docs[key.name], group)
@@ -52,13 +52,23 @@ def _keyoption_of(key: Key, doc: str, group: Group) -> inspect.Parameter:
     )
 
 
-def with_key_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Put one option per configuration key in the place of a command's ``**changes``."""
-    signature = inspect.signature(command)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    new = signature.replace(parameters=[*own, *_key_options()])
-    command.__signature__ = new  # type: ignore[attr-defined]
-    return command
+def with_key_options(
+    *sections: str,
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Put one option per configuration key in the place of a command's ``**changes``.
+
+    Args:
+        sections: whose keys; without any, those of all.
+    """
+
+    def decorated(command: Callable[..., int]) -> Callable[..., int]:
+        signature = inspect.signature(command)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        new = signature.replace(parameters=[*own, *_key_options(*sections)])
+        command.__signature__ = new  # type: ignore[attr-defined]
+        return command
+
+    return decorated
 
 
 def overrides(changes: dict[str, str]) -> list[tuple[str, str]]:

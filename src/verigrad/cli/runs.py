@@ -12,7 +12,7 @@ from verigrad.errors import UserError, VerigradError
 
 
 @app.command(sort_key=1)
-@with_key_options
+@with_key_options()
 def train(
     config: ConfigFile | None = None,
     /,
@@ -77,7 +77,7 @@ def _check_determinism(config: Config, steps: int) -> int:
 
 
 @app.command(sort_key=2)
-@with_key_options
+@with_key_options()
 def plan(config: ConfigFile, /, **changes: str) -> int:
     """Print what a run would do and need, without loading a model.
 
@@ -92,7 +92,7 @@ def plan(config: ConfigFile, /, **changes: str) -> int:
 
 
 @app.command(name="eval", sort_key=3)
-@with_key_options
+@with_key_options()
 def evaluate(
     model_or_run: Annotated[str, Parameter(name="MODEL_OR_RUN")],
     config: ConfigFile,

@@ -28,6 +28,7 @@ RESOLVERS: dict[str, Callable[[Any, Path], object]] = {
     "algorithm.preset": names.algorithm,
     "algorithm.reference": names.reference,
     "run.folder": names.absolute,
+    "verifier.name": names.verifier,
 }
 """The keys whose value names something in the world."""
 
@@ -64,18 +65,26 @@ def load_config(path: Path | str, overrides: Sequence[tuple[str, str]] = ()) -> 
     return _build(settings | _overriding(overrides), source)
 
 
-def config_from(mapping: Mapping[str, Any], *, source: str, base: Path) -> Config:
+def config_from(
+    mapping: Mapping[str, Any],
+    *,
+    source: str,
+    base: Path,
+    overrides: Sequence[tuple[str, str]] = (),
+) -> Config:
     """Make a configuration from nested mappings of the shape a TOML file has.
 
     Args:
         mapping: Sections with their keys; ``{"task": "addition"}`` is short for a name.
         source: What messages call it.
         base: The folder that relative paths are relative to.
+        overrides: Key and text, laid over the mapping as by ``load_config``.
 
     Raises:
         ConfigError: A key or value is not accepted.
     """
-    return _build(_settings(mapping, source=source, base=base), source)
+    settings = _settings(mapping, source=source, base=base)
+    return _build(settings | _overriding(overrides), source)
 
 
 def to_toml(config: Config) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from verigrad.config.algorithm import PRESETS
 from verigrad.config.checks import did_you_mean, shown
-from verigrad.config.schema import MIXTURE, MODELS, REASONING_GYM, TASKS
+from verigrad.config.schema import MIXTURE, MODELS, REASONING_GYM, TASKS, VERIFIERS
 from verigrad.errors import ConfigError
 
 TASK_NAMES = (
@@ -19,6 +19,7 @@ TASK_NAMES = (
     "file.py:name for a task of your own"
 )
 ALGORITHM_NAMES = f"{', '.join(PRESETS)}, or file.py:name for one of your own"
+VERIFIER_NAMES = f"{', '.join(VERIFIERS)}, or file.py:name for a verifier of your own"
 MODEL_NAMES = f"{', '.join(MODELS)}, a folder that exists, or a hub id owner/name"
 GIVEN_IN_PYTHON = "python:"
 """Begins the name of a task that Python code passed to ``train``; no file can name it."""
@@ -90,6 +91,15 @@ def algorithm(name: str, base: Path) -> str:
         ConfigError: The name is neither, or the file does not exist.
     """
     return name if name in PRESETS else _in_a_file(name, base, PRESETS, ALGORITHM_NAMES)
+
+
+def verifier(name: str, base: Path) -> str:
+    """Check a verifier's name: ``file.py:name`` gets an absolute path, a built-in one stays.
+
+    Raises:
+        ConfigError: The name is neither, or the file does not exist.
+    """
+    return name if name in VERIFIERS else _in_a_file(name, base, VERIFIERS, VERIFIER_NAMES)
 
 
 def reference(name: str, base: Path) -> str:

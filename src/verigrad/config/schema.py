@@ -21,6 +21,9 @@ from verigrad.config.fields import (
 )
 from verigrad.errors import ConfigError
 
+VERIFIERS = ("exact", "number", "math", "choice", "format", "json", "regex", "code")
+"""The built-in verifiers; anything else is ``file.py:name``."""
+
 TASKS = (
     "addition",
     "arithmetic",
@@ -157,14 +160,26 @@ class EvaluationConfig(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class VerifierConfig(Section):
-    """What happens when verification fails."""
+    """How completions are verified, and what happens when that fails."""
 
     max_failures: Fraction = 0.1
     """The run stops when a larger share of one step's verdicts failed."""
 
-    workers: Count = 0
+    name: LineText | None = None
+    """A verifier in the place of the task's own: ``file.py:function``, or a built-in name."""
+
+    check: Literal["on", "off"] = "on"
+    """Try the verifier before the first step: a reference without full marks refuses the run, and a
+    shortcut that is paid is a warning."""
+
+    workers: Count | Literal["auto"] = "auto"
     """Processes that verify in parallel under the limits below; 0 verifies in the trainer's own
-    process, one after another, without limits."""
+    process, one after another, without limits; "auto" has one per CPU, at most eight, and none for
+    a verifier that is bounded."""
+
+    sandbox: Literal["auto", "namespaces", "bubblewrap", "subprocess"] = "auto"
+    """What keeps in the programs that a model wrote, at the least; "auto" is the strongest that
+    works, and never "subprocess", which stops accidents only."""
 
     cpu_seconds: PositiveFloat = 10.0
     """Processor time that one verification in a worker may take."""

@@ -12,13 +12,16 @@ from verigrad.tasks.base import (
     ProblemTask,
     Split,
     Task,
+    first_problems,
     problem_at,
+    solution_of_problem,
     split,
 )
 from verigrad.tasks.builtin import TASKS
 from verigrad.tasks.mixture import Mixture, Part
 from verigrad.tasks.reasoning import reasoning_gym_task
 from verigrad.tasks.user import load_user_task
+from verigrad.tasks.verified import with_verifier
 
 __all__ = [
     "TASKS",
@@ -31,9 +34,12 @@ __all__ = [
     "ProblemTask",
     "Split",
     "Task",
+    "first_problems",
     "load_task",
     "problem_at",
+    "solution_of_problem",
     "split",
+    "with_verifier",
 ]
 
 

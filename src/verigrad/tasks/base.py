@@ -10,12 +10,17 @@ from verigrad.errors import TaskError
 from verigrad.hashing import Purpose, stable_hash
 from verigrad.types import Problem
 from verigrad.verifiers import Verifier
+from verigrad.verifiers.solutions import as_text, solution_of
 
 
 class Task(Protocol):
     """Problems with a name, and the verifier that scores them.
 
     A task is a FiniteTask or an EndlessTask: its problems are listed, or made when they are drawn.
+
+    A task whose verifier does not give full marks to a reference as text says what does: by a
+    method ``solution(problem) -> str | None``, a completion that is right or None where there is
+    none, or by an ``answer`` in the metadata of its problems.
     """
 
     @property
@@ -74,6 +79,8 @@ class ProblemTask:
     name: str
     problems: Sequence[Problem]
     verifier: Verifier
+    solution: Callable[[Problem], str | None] | None = None
+    """Writes a completion that is right; without it the verifier or the reference's text does."""
 
     def __post_init__(self) -> None:
         """Refuse an empty task and ids that name two problems."""
@@ -125,6 +132,15 @@ class Drawn(Protocol):
         ...
 
 
+def solution_of_problem(task: Task, problem: Problem) -> str | None:
+    """A completion that must get full marks, or None where a reference cannot be written as one."""
+    own: Callable[[Problem], str | None] | None = getattr(task, "solution", None)
+    if own is not None:
+        return own(problem)
+    answer = as_text(problem.metadata.get("answer"))
+    return solution_of(task.verifier, problem.reference) if answer is None else answer
+
+
 @dataclass(frozen=True, kw_only=True)
 class Split:
     """A task's problems on both sides of the held-out split."""
@@ -173,6 +189,18 @@ def split(task: Task, share: float, held_out: int = 256) -> Split:
 def is_held_out(problem: Problem, share: float) -> bool:
     """Whether a problem is held out; its content alone decides."""
     return stable_hash(Purpose.HELD_OUT, problem.content_key) < share * 2.0**64
+
+
+LOOKED_AT = 64
+"""Problems of a task without end that are looked at before a run."""
+
+
+def first_problems(training: Sequence[Problem] | Drawn, seed: int) -> Sequence[Problem]:
+    """What is trained on: all of it, or the first draws where it has no end."""
+    if isinstance(training, Sequence):
+        return training
+    drawn = (training.at(seed, position) for position in range(LOOKED_AT))
+    return list({problem.id: problem for problem in drawn}.values())
 
 
 MOST_TRIES = 1000

@@ -19,9 +19,9 @@ import torch
 
 from verigrad.config import Config, load_config
 from verigrad.errors import ConfigError
+from verigrad.machine import cores
 from verigrad.tasks import EndlessTask, FiniteTask, Mixture, Task
 from verigrad.training.checks import SOME
-from verigrad.training.decisions import cores
 from verigrad.types import Problem
 
 MAY_CHANGE = ("run.steps", "evaluation", "checkpoint")

@@ -4,7 +4,6 @@ The same configuration, seed, decisions and machine give the same bits; a resume
 the decisions of its run instead of measuring again.
 """
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from verigrad.config.schema import MOST_THREADS
+from verigrad.machine import cores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +65,6 @@ def choose_threads(work: Callable[[], object]) -> tuple[int, str]:
     torch.set_num_threads(best)
     measured = ", ".join(f"{threads}: {seconds[threads]:.2f} s" for threads in candidates)
     return best, f"{best} of {cores()} CPU threads is fastest here (measured {measured})"
-
-
-def cores() -> int:
-    """How many CPUs this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def choose_device(name: str) -> str:

@@ -12,11 +12,17 @@ from pathlib import Path
 
 from verigrad.diagnosis import Metrics
 from verigrad.errors import BadNumbersError
-from verigrad.evaluation import FULL_MARKS, Evaluation, summarise
+from verigrad.evaluation import Evaluation, summarise
 from verigrad.tasks.mixture import TASK
 from verigrad.training.records import read_lines
 from verigrad.training.step import Update
-from verigrad.types import Finish, Group, Status
+from verigrad.types import FULL_MARKS, FailureKind, Finish, Group, Status
+
+TIMES = (
+    "step", "generate", "verify", "train", "evaluate",
+    "verify_median", "verify_p95", "verify_max", "verify_restarts",
+)  # fmt: skip
+"""What is timed in a step."""
 
 
 def step_metrics(
@@ -51,6 +57,7 @@ def step_metrics(
         **_rollout_metrics(groups),
         **_reward_part_metrics(groups),
         **_task_metrics(groups, evaluated, parts),
+        **_verification_metrics(groups),
         **_update_metrics(update),
         "updates/skipped": skipped,
         "optimizer/updates": policy_version,
@@ -83,6 +90,14 @@ def _rollout_metrics(groups: Sequence[Group]) -> dict[str, int | float | None]:
         "tokens/generated": sum(lengths),
         "tokens/prompt": sum(len(g.rollouts[0].prompt.token_ids) for g in groups),
     }
+
+
+def _verification_metrics(groups: Sequence[Group]) -> dict[str, int | float | None]:
+    """How many verifications were made, and how many failed in each way; None without any."""
+    verdicts = [rollout.verdict for group in groups for rollout in group.rollouts]
+    kinds = [verdict.kind for verdict in verdicts]
+    counts = {"calls": len(verdicts), **{str(kind): kinds.count(kind) for kind in FailureKind}}
+    return {f"verify/{name}": count if verdicts else None for name, count in counts.items()}
 
 
 def _reward_part_metrics(groups: Sequence[Group]) -> dict[str, float | None]:
@@ -153,8 +168,7 @@ def _evaluation_metrics(evaluation: Evaluation | None) -> dict[str, int | float 
 def _time_metrics(
     groups: Sequence[Group], times: Mapping[str, float]
 ) -> dict[str, int | float | None]:
-    names = ("step", "generate", "verify", "train", "evaluate")
-    seconds = {f"time/{name}": times.get(name) for name in names}
+    seconds = {f"time/{name}": times.get(name) for name in TIMES}
     tokens = sum(len(r.completion.token_ids) for g in groups for r in g.rollouts)
     work = times.get("generate", 0.0) + times.get("verify", 0.0) + times.get("train", 0.0)
     return {**seconds, "time/tokens_per_second": tokens / work if work else None}

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from verigrad.errors import RunFolderError
+from verigrad.machine import cores
 from verigrad.tasks import Task
 from verigrad.training.checkpoint import load_newest, set_aside
 from verigrad.training.contract import (
@@ -15,14 +16,15 @@ from verigrad.training.contract import (
     inputs,
     machine,
 )
-from verigrad.training.decisions import Decisions, cores
+from verigrad.training.decisions import Decisions
 from verigrad.training.folder import RunFolder
 from verigrad.training.lock import locked
 from verigrad.training.progress import Progress
 from verigrad.training.records import set_aside_after
-from verigrad.training.run import RunResult, new_state, run_on
+from verigrad.training.run import RunResult, new_state, run_on, tell
 from verigrad.training.setup import Setup, prepare
 from verigrad.training.state import TrainerState
+from verigrad.verifiers.opening import Opened, opened
 
 
 def resume(
@@ -72,11 +74,25 @@ def _resume(
             "it back, or go on with what is there now: --accept-changed-files "
             "(verigrad.resume(..., accept_changed_files=True))"
         )
+    with opened(setup.task.verifier, config.verifier) as verifier:
+        return _go_on(run, setup, environment, other, verifier, quiet)
+
+
+def _go_on(
+    run: RunFolder,
+    setup: Setup,
+    environment: dict[str, Any],
+    other: Sequence[str],
+    verifier: Opened,
+    quiet: bool,
+) -> RunResult:
+    config = setup.config
     progress = Progress(config.run.steps, quiet=quiet)
     state = new_state(setup)
     unusable = load_newest(run.checkpoints, state, fixed_keys(config))
     reasons = [f"{name} has changed" for name in other] + _inexact(setup, environment)
     _announce_resume(progress, run, setup, state, unusable, reasons)
+    tell(progress, verifier)
     for path in unusable:
         set_aside(path)
     for path in (run.metrics, run.rollouts):
@@ -86,7 +102,7 @@ def _resume(
     environment["resumes"] = [*environment["resumes"], resumed]
     environment["inputs"] = inputs(config, setup.task) if other else environment["inputs"]
     run.write_start(config, environment)
-    return run_on(setup, state, run, progress)
+    return run_on(setup, state, run, progress, verifier.runner)
 
 
 def _inexact(setup: Setup, environment: Mapping[str, Any]) -> list[str]:

@@ -8,34 +8,25 @@ from typing import Any
 
 import torch
 
+from verigrad.checking import try_out
 from verigrad.config import Config
-from verigrad.engines import Draws, LocalEngine
-from verigrad.errors import RunFolderError
-from verigrad.escaping import one_line
-from verigrad.evaluation import Evaluation, describe, summarise
-from verigrad.hashing import Purpose
-from verigrad.tasks import Task, load_task
-from verigrad.training.checks import check_device, check_lengths
+from verigrad.engines import LocalEngine
+from verigrad.evaluation import Evaluation, describe
+from verigrad.tasks import Task, first_problems
 from verigrad.training.contract import inputs, machine
 from verigrad.training.disk import flush_folder, writing
 from verigrad.training.folder import RunFolder, check_free, make_folder
 from verigrad.training.lock import locked
+from verigrad.training.measuring import evaluate as evaluate
 from verigrad.training.metrics import read_metrics
-from verigrad.training.problems import checked_split, describe_split, problems_to_evaluate
+from verigrad.training.problems import describe_split
 from verigrad.training.progress import Progress, duration
 from verigrad.training.records import side_by_side
-from verigrad.training.setup import (
-    Setup,
-    device_for,
-    greedy,
-    load_policy,
-    prepare,
-)
+from verigrad.training.setup import Setup, prepare
 from verigrad.training.state import TrainerState
-from verigrad.training.step import judge
 from verigrad.training.trainer import Outcome, Trainer
-from verigrad.training.workers import workers_of
-from verigrad.types import Sampling
+from verigrad.verifiers.opening import Opened, opened
+from verigrad.verifiers.runner import Runner
 
 SHOWN = 3
 """How many completions are shown before and after."""
@@ -70,60 +61,24 @@ def train(config: Config, *, task: Task | None = None, quiet: bool = False) -> R
         quiet: show nothing.
 
     Raises:
-        UserError: something in the configuration cannot be used; nothing has been written.
+        UserError: something in the configuration cannot be used, or the verifier does not give a
+            reference full marks; nothing has been written.
         TooManyFailuresError: more verdicts of a step failed than the configuration allows.
         BadNumbersError: a loss or gradient is not finite.
     """
     check_free(config.run.folder)
     progress = Progress(config.run.steps, quiet=quiet)
     setup = prepare(config, task)
-    folder = make_folder(config.run.folder, setup.task.name)
-    with locked(folder.root):
-        # Another run may have taken the folder while this one was prepared.
-        check_free(config.run.folder)
-        folder.write_start(config, _environment(setup))
-        _announce(progress, setup, folder)
-        return run_on(setup, new_state(setup), folder, progress)
-
-
-def evaluate(model_or_run: str, config: Config) -> str:
-    """Greedy and sampled accuracy of a model, or of a run's final policy, in words.
-
-    Args:
-        model_or_run: a run folder, or a model as in the configuration.
-        config: names the task, how many problems, and how completions are sampled.
-
-    Raises:
-        UserError: the model, the run or the task cannot be used.
-    """
-    task = load_task(config.task)
-    parts = checked_split(task, config)
-    device = device_for(config)
-    check_device(device)
-    problems = problems_to_evaluate(parts, config)
-    policy = load_policy(config, task, device, _model_in(model_or_run))
-    prompts = [policy.encode(problem) for problem in problems]
-    check_lengths(prompts, policy.max_positions, config.sampling.max_new_tokens)
-    sampling = Sampling(
-        temperature=config.sampling.temperature,
-        max_new_tokens=config.sampling.max_new_tokens,
-        stop_token_ids=policy.stop_token_ids,
-    )
-    side = "held-out" if parts.held_out else "training"
-    lines = [f"{model_or_run} on {len(problems)} {side} problems of {task.name}"]
-    engine = LocalEngine(policy)
-    for name, how, number in (
-        ("greedy", greedy(sampling), 1),
-        (f"sampled at temperature {sampling.temperature:g}", sampling, config.sampling.completions),
-    ):
-        draws = Draws(seed=config.run.seed, purpose=Purpose.EVALUATE, step=0)
-        groups = judge(
-            task.verifier, problems, prompts, engine.generate(prompts, number, how, draws)
-        )
-        summary = summarise(groups)
-        words = describe(summary) if summary else "every verification failed"
-        lines.append(f"{name}, {number} each: {words}")
-    return "\n".join(map(one_line, lines))
+    with opened(setup.task.verifier, config.verifier) as verifier:
+        problems = first_problems(setup.split.training, config.run.seed)
+        warnings = try_out(setup.task, problems, verifier, config.verifier)
+        folder = make_folder(config.run.folder, setup.task.name)
+        with locked(folder.root):
+            # Another run may have taken the folder while this one was prepared.
+            check_free(config.run.folder)
+            folder.write_start(config, _environment(setup, verifier))
+            _announce(progress, setup, folder, verifier, warnings)
+            return run_on(setup, new_state(setup), folder, progress, verifier.runner)
 
 
 def new_state(setup: Setup) -> TrainerState:
@@ -147,10 +102,11 @@ def new_state(setup: Setup) -> TrainerState:
     )
 
 
-def run_on(setup: Setup, state: TrainerState, folder: RunFolder, progress: Progress) -> RunResult:
+def run_on(
+    setup: Setup, state: TrainerState, folder: RunFolder, progress: Progress, runner: Runner
+) -> RunResult:
     """Run from a state to the end, save the trained policy, and say what came of it."""
-    with workers_of(setup) as pool:
-        outcome = Trainer(setup, state, LocalEngine(setup.policy), folder, progress, pool).run()
+    outcome = Trainer(setup, state, LocalEngine(setup.policy), folder, progress, runner).run()
     if outcome.finished:
         _save_final(setup, folder)
     records = read_metrics(folder.metrics)
@@ -182,16 +138,18 @@ def _save_final(setup: Setup, folder: RunFolder) -> None:
         partial.rename(folder.final)
 
 
-def _environment(setup: Setup) -> dict[str, Any]:
+def _environment(setup: Setup, verifier: Opened) -> dict[str, Any]:
     """What ``environment.json`` says of a run that starts."""
     return machine(setup.decisions.device) | {
         "decisions": asdict(setup.decisions),
-        "reasons": setup.reasons,
+        "reasons": setup.reasons | verifier.reasons,
         "inputs": inputs(setup.config, setup.task),
     }
 
 
-def _announce(progress: Progress, setup: Setup, folder: RunFolder) -> None:
+def _announce(
+    progress: Progress, setup: Setup, folder: RunFolder, verifier: Opened, warnings: Sequence[str]
+) -> None:
     config = setup.config
     progress.note(
         f"{config.model.name} learns {setup.task.name} with {setup.algorithm.name}: "
@@ -201,7 +159,16 @@ def _announce(progress: Progress, setup: Setup, folder: RunFolder) -> None:
     )
     for note in setup.algorithm.notes:
         progress.note(f"note: {note}")
+    tell(progress, verifier)
+    for warning in warnings:
+        progress.note(f"warning: {warning}")
     progress.note(f"everything is written to {folder.root}")
+
+
+def tell(progress: Progress, verifier: Opened) -> None:
+    """Say where the verifier runs, and what keeps programs in."""
+    for words in verifier.reasons.values():
+        progress.note(words)
 
 
 def _evaluations(
@@ -241,16 +208,3 @@ def _report(
         progress.comparison(side_by_side(folder.rollouts, step)[:SHOWN])
     seconds = sum(line.get("time/step") or 0.0 for line in records)
     progress.result(f"{step} steps in {duration(seconds)}; the trained policy is {folder.final}")
-
-
-def _model_in(model_or_run: str) -> str:
-    """The folder of a run's final policy, or the model itself."""
-    run = RunFolder(root=Path(model_or_run))
-    if not run.config.exists():
-        return model_or_run
-    if not run.final.exists():
-        raise RunFolderError(
-            f"{model_or_run} has no final policy yet; finish it with: verigrad train --resume "
-            f"{model_or_run}"
-        )
-    return str(run.final.resolve())

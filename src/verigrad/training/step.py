@@ -16,8 +16,7 @@ from verigrad.core.kl import k3
 from verigrad.policies.base import Policy, TokenScores
 from verigrad.training.bad_updates import BadUpdate, likely_cause, whole_norm
 from verigrad.types import Completion, Group, Problem, Prompt, Rollout
-from verigrad.verifiers import Verifier, verify
-from verigrad.verifiers.pool import VerifierPool
+from verigrad.verifiers.runner import Runner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,31 +52,25 @@ class Update:
 
 
 def judge(
-    verifier: Verifier,
+    runner: Runner,
     problems: Sequence[Problem],
     prompts: Sequence[Prompt],
     completions: Sequence[tuple[Completion, ...]],
-    *,
-    pool: VerifierPool | None = None,
 ) -> list[Group]:
     """Verify every completion and put those of one problem into a group.
 
     Args:
-        verifier: the task's.
+        runner: runs the task's verifier.
         problems: one per slot of the step.
         prompts: of the same problems.
         completions: of the same problems, K each.
-        pool: worker processes that run the same verifier; None runs it here.
     """
     calls = [
         (completion.text, problem.reference)
         for problem, some in zip(problems, completions, strict=True)
         for completion in some
     ]
-    if pool is None:
-        verdicts = iter([verify(verifier, text, reference) for text, reference in calls])
-    else:
-        verdicts = iter(pool.verify_all(calls))
+    verdicts = iter(runner.verify_all(calls))
     return [
         Group(
             problem=problem,

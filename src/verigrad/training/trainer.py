@@ -26,7 +26,7 @@ from verigrad.training.setup import Setup
 from verigrad.training.state import TrainerState
 from verigrad.training.step import Update, judge, measure, update
 from verigrad.types import Group, Problem, Sampling
-from verigrad.verifiers.pool import VerifierPool
+from verigrad.verifiers.runner import InProcess, Runner
 
 WORTH_A_SYNC = 0.1
 """A step of so many seconds waits for the disk to have its lines; the lines of quicker ones are
@@ -54,9 +54,9 @@ class Trainer:
         engine: Engine,
         folder: RunFolder,
         progress: Progress,
-        pool: VerifierPool | None = None,
+        runner: Runner | None = None,
     ) -> None:
-        self._pool = pool
+        self._runner = InProcess(setup.task.verifier) if runner is None else runner
         self._setup = setup
         self._state = state
         self._engine = engine
@@ -193,9 +193,11 @@ class Trainer:
         started = time.perf_counter()
         sampled = self._engine.generate(prompts, completions, sampling, draws)
         generated = time.perf_counter()
-        groups = judge(self._setup.task.verifier, problems, prompts, sampled, pool=self._pool)
+        groups = judge(self._runner, problems, prompts, sampled)
         verified = time.perf_counter()
-        return groups, {"generate": generated - started, "verify": verified - generated}
+        times = {"generate": generated - started, "verify": verified - generated}
+        calls = self._runner.take_report().times()
+        return groups, times | {f"verify_{name}": seconds for name, seconds in calls.items()}
 
     def _update(
         self, groups: list[Group], times: dict[str, float]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from verigrad.errors import ConfigError, VerigradError
+from verigrad.verifiers.solutions import as_text
 
 RewardFunction = Callable[..., Any]
 """``(prompts, completions, **columns) -> list[float | None]``, or a coroutine of it."""
@@ -57,6 +58,11 @@ class TrlReward:
         if inspect.isawaitable(answer):
             answer = asyncio.run(_awaited(answer))
         return self._only(answer)
+
+    def solution(self, reference: Any) -> str | None:
+        """The column that holds the answer, as text; None where it holds none."""
+        columns = reference if isinstance(reference, Mapping) else {self.column: reference}
+        return as_text(columns.get(self.column))
 
     def _only(self, answer: Any) -> float | None:
         name = getattr(self.function, "__name__", repr(self.function))

@@ -9,7 +9,7 @@ import inspect
 import math
 import traceback
 from collections.abc import Awaitable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from verigrad.types import FailureKind, Verdict
 
@@ -22,6 +22,25 @@ class Verifier(Protocol):
     ) -> float | bool | Verdict | Awaitable[float | bool | Verdict]:
         """Return a reward, true or false for 1 or 0, or a verdict; raise when unable to tell."""
         ...
+
+
+Function = TypeVar("Function", bound=Verifier)
+
+
+def bounded(verifier: Function) -> Function:
+    """Mark a function as bounded: see ``is_bounded``."""
+    verifier.is_bounded = True  # type: ignore[attr-defined]
+    return verifier
+
+
+def is_bounded(verifier: object) -> bool:
+    """Whether a verifier says that it is bounded, by an attribute of that name that is true.
+
+    A bounded verifier is a pure function of its arguments whose time and memory grow at most in
+    proportion to the length of a completion, and which runs no code but its own. It needs no
+    process of its own: nothing that a model writes makes it hang, crash or take memory.
+    """
+    return getattr(verifier, "is_bounded", False) is True
 
 
 def verify(verifier: Verifier, completion: str, reference: Any) -> Verdict:

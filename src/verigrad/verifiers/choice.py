@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from verigrad.errors import ConfigError, TaskError
 from verigrad.types import Verdict
@@ -52,6 +52,9 @@ class Choice:
         Choice()("A or C", "A")                                            -> unparsable
     """
 
+    is_bounded: ClassVar[bool] = True
+    """It needs no process of its own."""
+
     choices: Sequence[str] | Mapping[str, str] = field(default=("A", "B", "C", "D"))
     """The labels, or labels with the text of their options."""
 
@@ -73,6 +76,10 @@ class Choice:
             return Verdict.unparsable(str(reason))
         detail = f"the choice is {chosen}; expected {label}"
         return Verdict.scored(1.0 if chosen == label else 0.0, detail)
+
+    def solution(self, reference: Any) -> str:
+        """A completion that is right: the label."""
+        return self._reference(reference)[0]
 
     def _reference(self, reference: Any) -> tuple[str, Sequence[str] | Mapping[str, str]]:
         choices = self.choices

@@ -4,7 +4,7 @@ import re
 import string
 import unicodedata
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from verigrad.errors import TaskError
 from verigrad.types import Verdict
@@ -25,6 +25,9 @@ class Exact:
         Exact(ignore_case=True)("YES", ["yes", "y"])    -> reward 1
         Exact()("Not Paris this time, Lyon.", "Paris")  -> reward 0
     """
+
+    is_bounded: ClassVar[bool] = True
+    """It needs no process of its own."""
 
     strip: bool = True
     """White space at both ends does not count."""
@@ -64,6 +67,10 @@ class Exact:
             return Verdict.unparsable("the completion is empty")
         detail = f"the text is {given!r:.80}; expected {' or '.join(map(repr, wanted)):.80}"
         return Verdict.scored(1.0 if given in wanted else 0.0, detail)
+
+    def solution(self, reference: Any) -> str:
+        """A completion that is right."""
+        return _references(reference)[0]
 
     def _plain(self, text: str) -> str:
         if self.normalize_unicode:

@@ -53,6 +53,10 @@ class Json:
         if self.schema is not None:
             _check_schema(self.schema, ConfigError)
 
+    def solution(self, reference: Any) -> str | None:
+        """A completion that is right; None where the reference is not the value."""
+        return json.dumps(reference) if self.reference_is == "value" else None
+
     def __call__(self, completion: str, reference: Any) -> Verdict:
         """Check one completion.
 

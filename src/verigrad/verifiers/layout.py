@@ -52,6 +52,22 @@ class Format:
         if self.pattern is not None:
             check_pattern(self.pattern, self.flags)
 
+    @property
+    def is_bounded(self) -> bool:
+        """A template needs no process of its own; a pattern may backtrack."""
+        return self.pattern is None
+
+    def around(self, answer: str) -> str | None:
+        """A completion of this layout with an answer in it; None where a pattern is the layout."""
+        if self.template is None:
+            return None
+        start = "<think>\nThe answer follows.\n</think>\n"
+        return start + (f"<answer>{answer}</answer>" if self.template == "think_answer" else answer)
+
+    def solution(self, reference: Any) -> str | None:
+        """A completion that is right; None where a pattern is the layout."""
+        return self.around("something")
+
     def __call__(self, completion: str, reference: Any) -> Verdict:
         """Check one completion.
 

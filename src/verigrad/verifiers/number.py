@@ -7,6 +7,7 @@ from typing import Any
 
 from verigrad.types import Verdict
 from verigrad.verifiers.answer import NoAnswer, find_answer
+from verigrad.verifiers.boundary import bounded
 from verigrad.verifiers.tolerance import Tolerance
 
 _NUMBER = re.compile(
@@ -54,6 +55,7 @@ class Number:
             return Verdict.unparsable(str(reason))
 
 
+@bounded
 def last_number(completion: str, reference: Any) -> Verdict:
     """Reward 1 when the last number of the completion equals the reference, by value.
 

@@ -10,18 +10,18 @@ one. One that dies, hangs or eats memory is replaced, and only the call that it 
 import queue
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 from verigrad.errors import UserError, VerigradError
-from verigrad.types import FailureKind, Status, Verdict
+from verigrad.types import Verdict
 from verigrad.verifiers.boundary import Verifier
 from verigrad.verifiers.limits import Limits
 from verigrad.verifiers.process import WorkerError, WorkerProcess
+from verigrad.verifiers.runner import Records, Report
 from verigrad.verifiers.transport import Shipment, pack
 
 START_TRIES = 3
@@ -29,39 +29,6 @@ START_TRIES = 3
 
 STOP_SECONDS = 10.0
 """How long closing a pool may take; what is left then ends with this process."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Report:
-    """What a pool did over some time.
-
-    Example: of 16 calls one took too long, so one worker was started again:
-        Report(seconds=(0.01, ..., 10.2), statuses={SCORED: 15, FAILED: 1},
-               failures={TIMEOUT: 1}, restarts=(0.3,))
-    """
-
-    seconds: tuple[float, ...]
-    """Of each call, from its beginning in a worker to its verdict."""
-
-    statuses: Mapping[Status, int]
-    """How many verdicts there were of each; those that did not occur are left out."""
-
-    failures: Mapping[FailureKind, int]
-    """How many failed verdicts there were of each kind; those that did not occur are left out."""
-
-    restarts: tuple[float, ...]
-    """Seconds that it took to replace a worker, for each that was."""
-
-    def percentile(self, share: float) -> float:
-        """The seconds that this share of the calls took at most; 0 without calls.
-
-        Args:
-            share: from 0 to 1; 0.5 is the median.
-        """
-        ordered = sorted(self.seconds)
-        if not ordered:
-            return 0.0
-        return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +60,7 @@ class VerifierPool:
         self._shipment = pack(verifier)
         self._limits = Limits() if limits is None else limits
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
-        self._records = _Records()
+        self._records = Records()
         self._closing = threading.Event()
         self._lanes = [
             _Lane(self._shipment, self._limits, self._calls, self._records, self._closing)
@@ -163,37 +130,6 @@ class VerifierPool:
         self.close()
 
 
-class _Records:
-    """What the lanes have to report, gathered under a lock."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._seconds: list[float] = []
-        self._verdicts: list[Verdict] = []
-        self._restarts: list[float] = []
-
-    def call(self, verdict: Verdict, seconds: float) -> None:
-        with self._lock:
-            self._verdicts.append(verdict)
-            self._seconds.append(seconds)
-
-    def restart(self, seconds: float) -> None:
-        with self._lock:
-            self._restarts.append(seconds)
-
-    def take(self) -> Report:
-        with self._lock:
-            seconds, self._seconds = self._seconds, []
-            verdicts, self._verdicts = self._verdicts, []
-            restarts, self._restarts = self._restarts, []
-        return Report(
-            seconds=tuple(seconds),
-            statuses=Counter(verdict.status for verdict in verdicts),
-            failures=Counter(verdict.kind for verdict in verdicts if verdict.kind is not None),
-            restarts=tuple(restarts),
-        )
-
-
 class _Lane:
     """A thread with a worker of its own, which ends with it."""
 
@@ -202,7 +138,7 @@ class _Lane:
         shipment: Shipment,
         limits: Limits,
         calls: "queue.SimpleQueue[_Call | None]",
-        records: _Records,
+        records: Records,
         closing: threading.Event,
     ) -> None:
         self._shipment = shipment

@@ -19,7 +19,7 @@ from verigrad.verifiers import frames
 from verigrad.verifiers.limits import Limits
 from verigrad.verifiers.transport import Shipment
 
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 """How long loading a verifier may take."""
 
 _ROOM = 2**16
@@ -150,6 +150,7 @@ def _read(message: bytes) -> Verdict:
             status=Status(said["status"]),
             reward=said["reward"],
             components=said["components"],
+            weights=said["weights"],
             detail=said["detail"],
             kind=None if said["kind"] is None else FailureKind(said["kind"]),
         )

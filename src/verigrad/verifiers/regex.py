@@ -33,6 +33,10 @@ class Regex:
         if self.pattern is not None:
             check_pattern(self.pattern, self.flags)
 
+    def solution(self, reference: Any) -> None:
+        """A pattern does not say what it matches."""
+        return
+
     def __call__(self, completion: str, reference: Any) -> Verdict:
         """Check one completion.
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from verigrad.errors import UserError
 from verigrad.hashing import stable_hash
+from verigrad.userfile import MODULE_PREFIX
 from verigrad.verifiers.boundary import Verifier
 
 _NAMED = re.compile(r"(?P<place>.+):(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
@@ -136,6 +137,8 @@ def _whole_modules(verifier: Verifier) -> Iterator[None]:
     import cloudpickle
 
     names = {getattr(part, "__module__", None) for part in _parts(verifier)}
+    # A verifier may hold functions of the user's files at any depth.
+    names |= {name for name in sys.modules if name.startswith(MODULE_PREFIX)}
     modules = [sys.modules[name] for name in names if name in sys.modules and name != "__main__"]
     hidden = [module for module in modules if not _can_be_imported(module)]
     for module in hidden:

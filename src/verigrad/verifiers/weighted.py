@@ -8,7 +8,9 @@ from typing import Any, Protocol
 
 from verigrad.errors import ConfigError
 from verigrad.types import FailureKind, Status, Verdict
-from verigrad.verifiers.boundary import verify
+from verigrad.verifiers.boundary import is_bounded, verify
+from verigrad.verifiers.layout import Format
+from verigrad.verifiers.solutions import solution_of
 
 Answer = float | bool | Verdict | None
 
@@ -45,6 +47,24 @@ class Weighted:
                 raise ConfigError(f"part {name!r} is {part!r:.80}; expected a function")
         if not any(weight for weight, _ in self.parts.values()):
             raise ConfigError("no part has a weight other than 0, so that every reward would be 0")
+
+    @property
+    def is_bounded(self) -> bool:
+        """It needs no process of its own if none of its parts does."""
+        return all(is_bounded(part) for _, part in self.parts.values())
+
+    def solution(self, reference: Any) -> str | None:
+        """The solution of the first part that has one, in the layout of a part that asks for one.
+
+        None where no part has one, or where a layout is a pattern.
+        """
+        parts = [part for weight, part in self.parts.values() if weight > 0]
+        layouts = [part for part in parts if isinstance(part, Format)]
+        found = (solution_of(part, reference) for part in parts if part not in layouts)
+        answer = next((text for text in found if text is not None), None)
+        for layout in layouts:
+            answer = layout.solution(reference) if answer is None else layout.around(answer)
+        return answer
 
     def __call__(self, completion: str, reference: Any) -> Verdict:
         """Check one completion with every part."""

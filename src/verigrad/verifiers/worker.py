@@ -89,6 +89,7 @@ def _as_json(verdict: Verdict) -> Mapping[str, Any]:
         "status": verdict.status,
         "reward": None if verdict.reward is None else float(verdict.reward),
         "components": {str(name): float(part) for name, part in verdict.components.items()},
+        "weights": {str(name): float(part) for name, part in verdict.weights.items()},
         "detail": str(verdict.detail),
         "kind": verdict.kind,
     }

@@ -1,0 +1,67 @@
+"""Completions whose reward a person has decided, in a JSONL file."""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verigrad.errors import UserError
+
+KEYS = ("completion", "reference", "reward")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Example:
+    """A completion and the reward it should get.
+
+    Example:
+        {"completion": "It is 19.", "reference": 19, "reward": 1}
+    """
+
+    row: int
+    """The line of the file, from 1."""
+
+    completion: str
+    reference: Any
+    reward: float
+
+
+def read_examples(file: Path) -> list[Example]:
+    """Read labelled examples; empty lines are left out.
+
+    Args:
+        file: one JSON object a line, with the keys completion (text), reference (anything) and
+            reward (a number, or true and false for 1 and 0).
+
+    Raises:
+        UserError: the file cannot be read, or a line is not as described; names the line.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: the examples cannot be read: {error}") from error
+    examples = [
+        _example(line, row, file) for row, line in enumerate(lines, start=1) if line.strip()
+    ]
+    if not examples:
+        raise UserError(f"{file}: there is no example in it; expected one JSON object a line")
+    return examples
+
+
+def _example(line: str, row: int, file: Path) -> Example:
+    try:
+        content = json.loads(line)
+    except ValueError as error:
+        raise UserError(f"{file}:{row}: is not JSON: {error}") from error
+    if not isinstance(content, dict) or content.keys() != set(KEYS):
+        found = ", ".join(content) if isinstance(content, dict) else type(content).__name__
+        raise UserError(f"{file}:{row}: holds {found}; expected the keys {', '.join(KEYS)}")
+    reward, completion = content["reward"], content["completion"]
+    if not isinstance(reward, int | float) or not math.isfinite(reward):
+        raise UserError(f"{file}:{row}: reward is {reward!r:.60}; expected a number")
+    if not isinstance(completion, str):
+        raise UserError(f"{file}:{row}: completion is {completion!r:.60}; expected text")
+    return Example(
+        row=row, completion=completion, reference=content["reference"], reward=float(reward)
+    )

@@ -1,0 +1,91 @@
+"""A task whose completions another verifier checks than its own."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from verigrad.config import VerifierConfig
+from verigrad.errors import ConfigError
+from verigrad.tasks.base import DividedTask, FiniteTask, Task
+from verigrad.types import Problem
+from verigrad.verifiers import TrlReward, Verifier
+from verigrad.verifiers.named import verifier_named
+
+
+@dataclass(frozen=True)
+class _Verified:
+    task: Any
+    verifier: Verifier
+
+    @property
+    def name(self) -> str:
+        """That of the task."""
+        name: str = self.task.name
+        return name
+
+    @property
+    def solution(self) -> Callable[[Problem], str | None] | None:
+        """That of the task; none where the references are other ones than the task's."""
+        if isinstance(self.verifier, TrlReward):
+            return None
+        return getattr(self.task, "solution", None)
+
+    def _with_columns(self, problem: Problem) -> Problem:
+        """With the columns that a TRL reward function is called with, if the verifier is one."""
+        if not isinstance(self.verifier, TrlReward):
+            return problem
+        return replace(problem, reference=columns_of(problem, self.verifier.column))
+
+
+class VerifiedTask(_Verified):
+    """The problems of a task, with another verifier."""
+
+    def __len__(self) -> int:
+        """How many problems there are."""
+        return len(self.task)
+
+    def __getitem__(self, index: int, /) -> Problem:
+        """The problem at an index."""
+        return self._with_columns(self.task[index])
+
+
+class VerifiedEndlessTask(_Verified):
+    """The problems of an endless task, with another verifier."""
+
+    def problem(self, seed: int, index: int) -> Problem:
+        """The problem of a seed and an index."""
+        return self._with_columns(self.task.problem(seed, index))
+
+
+def with_verifier(task: Task, config: VerifierConfig) -> Task:
+    """The task with the verifier that a configuration names, or as it is where none is named.
+
+    Raises:
+        ConfigError: there is no such verifier, or the task is made of others that have their own.
+    """
+    if config.name is None:
+        return task
+    if isinstance(task, DividedTask):
+        raise ConfigError(
+            f"verifier.name is {config.name!r}, but task {task.name!r} is made of others, each of "
+            "which has its own verifier; leave verifier.name out"
+        )
+    first = task[0] if isinstance(task, FiniteTask) else task.problem(0, 0)  # type: ignore[attr-defined]
+    verifier = verifier_named(config.name)
+    if isinstance(verifier, TrlReward):
+        verifier = replace(verifier, conversational=not isinstance(first.prompt, str))
+    kind = VerifiedTask if isinstance(task, FiniteTask) else VerifiedEndlessTask
+    return kind(task, verifier)
+
+
+def columns_of(problem: Problem, column: str) -> dict[str, Any]:
+    """What a data set for TRL would hold of a problem: its prompt, its reference, its metadata.
+
+    Args:
+        problem: any.
+        column: the name of the column for a reference that is not a table of columns itself.
+    """
+    reference = problem.reference
+    columns = reference if isinstance(reference, dict) else {column: reference}
+    prompt = problem.prompt if isinstance(problem.prompt, str) else list(problem.prompt)
+    return {**problem.metadata, **columns, "prompt": prompt}

@@ -1,0 +1,131 @@
+"""Opens a verifier for a run: where it runs, under which limits, in which sandbox, and why."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from verigrad.config import VerifierConfig
+from verigrad.errors import UserError
+from verigrad.machine import cores
+from verigrad.verifiers.adapter import TrlReward
+from verigrad.verifiers.boundary import Verifier, is_bounded
+from verigrad.verifiers.code import CodeVerifier
+from verigrad.verifiers.limits import Limits
+from verigrad.verifiers.pool import VerifierPool
+from verigrad.verifiers.runner import InProcess, Runner
+from verigrad.verifiers.sandbox import SANDBOXES, STRONGEST, Strength, open_sandbox
+from verigrad.verifiers.weighted import Weighted
+
+MOST_WORKERS = 8
+"""More are started only where a configuration asks for them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opened:
+    """A verifier that is ready, and how it runs."""
+
+    runner: Runner
+    """Runs it."""
+
+    reasons: dict[str, str]
+    """Where it runs and why ("verifier"), and what keeps programs in ("sandbox"), in words."""
+
+
+@contextmanager
+def opened(verifier: Verifier, config: VerifierConfig) -> Iterator[Opened]:
+    """Have a verifier ready to run as a configuration says, and end what was started for it.
+
+    Args:
+        verifier: a task's.
+        config: how many workers, their limits, and the weakest sandbox that is allowed.
+
+    Raises:
+        UserError: it cannot be sent to a worker process, not be loaded there, or runs programs in
+            less than the configured sandbox; why.
+    """
+    verifier, sandboxes = _confined(verifier, config.sandbox)
+    workers, why = _placed(verifier, config.workers)
+    reasons = {"verifier": why, **({"sandbox": "; ".join(sandboxes)} if sandboxes else {})}
+    if workers == 0:
+        yield Opened(runner=InProcess(verifier), reasons=reasons)
+        return
+    limits = Limits(
+        cpu_seconds=config.cpu_seconds,
+        wall_seconds=config.wall_seconds,
+        memory_bytes=config.memory_mb * 1_000_000,
+    )
+    with VerifierPool(verifier, workers=workers, limits=limits) as pool:
+        yield Opened(runner=pool, reasons=reasons)
+
+
+def _placed(verifier: Verifier, asked: int | str) -> tuple[int, str]:
+    """How many workers there are, and why, in words; none means this process."""
+    name = name_of(verifier)
+    if isinstance(asked, int):
+        where = f"in {_counted(asked)}" if asked else "in the trainer's process, without limits"
+        return asked, f"{name} runs {where}: verifier.workers = {asked}"
+    if is_bounded(verifier):
+        return 0, f"{name} runs in the trainer's process: it is bounded"
+    if sys.platform == "win32":
+        return (
+            0,
+            f"{name} runs in the trainer's process, without limits: workers need another system",
+        )
+    workers = min(cores(), MOST_WORKERS)
+    return workers, f"{name} runs in {_counted(workers)}, under limits of time and memory"
+
+
+def _counted(workers: int) -> str:
+    return f"{workers} worker process{'es' if workers > 1 else ''}"
+
+
+def name_of(verifier: Any) -> str:
+    """What a verifier is called in words for a person."""
+    if isinstance(verifier, Weighted):
+        return f"the sum of {', '.join(verifier.parts)}"
+    if isinstance(verifier, TrlReward):
+        return name_of(verifier.function)
+    name: str = getattr(verifier, "__name__", type(verifier).__name__)
+    return name
+
+
+def _confined(verifier: Any, sandbox: str) -> tuple[Any, list[str]]:
+    """The verifier with a sandbox that works for all programs, and those sandboxes in words."""
+    if isinstance(verifier, CodeVerifier):
+        name = _sandbox_of(verifier.sandbox, STRONGEST if sandbox == "auto" else sandbox)
+        found = open_sandbox(name)
+        found.close()
+        words = f"programs run in the sandbox {found.name} ({found.strength})"
+        return replace(verifier, sandbox=found.name), [words]
+    if not isinstance(verifier, Weighted):
+        return verifier, []
+    confined = {name: _confined(part, sandbox) for name, (_, part) in verifier.parts.items()}
+    parts = {name: (verifier.parts[name][0], part) for name, (part, _) in confined.items()}
+    sandboxes = [words for _, said in confined.values() for words in said]
+    return Weighted(parts), list(dict.fromkeys(sandboxes))
+
+
+def _sandbox_of(own: str, configured: str) -> str:
+    """The sandbox of a verifier: its own if it names one, else the configured one.
+
+    Raises:
+        UserError: its own is weaker than the configured one.
+    """
+    if own == STRONGEST:
+        return configured
+    if _strength(own) is Strength.ACCIDENTS and _strength(configured) is Strength.ISOLATED:
+        raise UserError(
+            f"the verifier runs programs in the sandbox {own!r}, which stops accidents only, and "
+            "verifier.sandbox asks for one that is made for hostile programs; leave the sandbox "
+            f'out of the verifier, or set verifier.sandbox = "{own}"'
+        )
+    return own
+
+
+def _strength(name: str) -> Strength | None:
+    """How strong a sandbox is; None for a name that is none."""
+    return (
+        Strength.ISOLATED if name == STRONGEST else getattr(SANDBOXES.get(name), "strength", None)
+    )
