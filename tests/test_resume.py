@@ -235,6 +235,25 @@ def test_a_damaged_environment_is_named(content, killed, complaint):
     assert complaint(killed).startswith(f"{killed}/environment.json does not hold the decisions")
 
 
+def test_a_line_made_again_that_is_not_as_it_was_is_a_finding(killed, capsys):
+    shutil.rmtree(checkpoints(killed / "checkpoints")[-1])
+    path = killed / "rollouts.jsonl"
+    lines = path.read_text().splitlines()
+    record = json.loads(lines[-20])
+    lines[-20] = json.dumps(record | {"status": "failed", "reward": None})
+    path.write_text("".join(f"{line}\n" for line in lines))
+    assert resume(killed) == 0
+    (found,) = [
+        finding
+        for finding in json.loads((killed / "findings.json").read_text())
+        if finding["cause"] == "remade"
+    ]
+    assert found["step"] == record["step"]
+    assert found["number"] == pytest.approx(1 / 9, abs=0.1)
+    assert f"of problem '{record['problem']}' ({record['purpose']})" in found["message"]
+    assert f"step {record['step']}: remade: 1 of " in capsys.readouterr().err
+
+
 # Decisions
 
 
