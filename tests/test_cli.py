@@ -269,7 +269,7 @@ def test_help_lists_every_key_with_its_docstring_and_default(command, help_text)
 
 def test_help_says_what_a_key_accepts(help_text):
     assert (
-        '(a whole number of at least 1 and at most 1024, or "auto") [default: auto]'
+        '(a whole number of at least 1 and at most 16384, or "auto") [default: auto]'
         in help_text("train")
     )
 

@@ -132,7 +132,7 @@ def test_an_override_is_read_as_the_type_of_its_key(key, text, value, write):
         (
             '[run]\nthreads = "atuo"',
             'run.threads is "atuo"; did you mean "auto"? '
-            'it must be a whole number of at least 1 and at most 1024, or "auto"',
+            'it must be a whole number of at least 1 and at most 16384, or "auto"',
         ),
         (
             "[optimizer]\nlearning_rate = 3e38",

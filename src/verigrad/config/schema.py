@@ -46,7 +46,7 @@ MODELS = ("smollm2-135m", "tabular")
 """The model aliases; anything else is a folder or a hub id ``owner/name``."""
 
 
-MOST_THREADS = 1024
+MOST_THREADS = 16384
 """More CPU threads than machines have; a number beyond it is a slip, and torch ends with it."""
 
 
