@@ -13,7 +13,16 @@ from configs import ROOT, SMALLEST
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verigrad.config import MODELS, PRESETS, TASKS, Config, config_from, load_config, to_toml
+from verigrad.config import (
+    MODELS,
+    PRESETS,
+    TASKS,
+    VERIFIERS,
+    Config,
+    config_from,
+    load_config,
+    to_toml,
+)
 from verigrad.config.checks import LARGEST, Range, names_in
 from verigrad.config.checks import SMALLEST as SMALLEST_NUMBER
 from verigrad.config.keys import KEYS, SECTIONS, key_docs
