@@ -7,6 +7,7 @@ from verigrad.config.algorithm import (
     PRESETS,
     AlgorithmConfig,
 )
+from verigrad.config.data import DATA_SUFFIXES, VERIFIERS, DataConfig
 from verigrad.config.loading import config_from, load_config, to_toml
 from verigrad.config.schema import (
     MODELS,
@@ -26,14 +27,17 @@ from verigrad.config.schema import (
 __all__ = [
     "ADVANTAGES",
     "AGGREGATIONS",
+    "DATA_SUFFIXES",
     "LOSSES",
     "MODELS",
     "PRESETS",
     "SHORTHAND",
     "TASKS",
+    "VERIFIERS",
     "AlgorithmConfig",
     "CheckpointConfig",
     "Config",
+    "DataConfig",
     "EvaluationConfig",
     "ModelConfig",
     "OptimizerConfig",

@@ -81,6 +81,9 @@ def accepts(value: object, hint: Any) -> bool:
         return accepts(value, base) and value in limits
     if origin is Literal:
         return isinstance(value, str) and value in get_args(hint)
+    if origin is tuple:
+        item = get_args(hint)[0]
+        return isinstance(value, list | tuple) and all(accepts(each, item) for each in value)
     if origin in (Union, types.UnionType):
         return any(accepts(value, option) for option in get_args(hint))
     if hint is float:
@@ -109,6 +112,8 @@ def expected(hint: Any) -> str:
         return f"{expected(base)} {limits}" if isinstance(limits, Range) else str(limits)
     if origin is Literal:
         return " or ".join(json.dumps(name) for name in get_args(hint))
+    if origin is tuple:
+        return "a list of texts in quotes"
     if origin in (Union, types.UnionType):
         options = (option for option in get_args(hint) if option is not types.NoneType)
         return ", or ".join(expected(option) for option in options)
@@ -135,8 +140,10 @@ def scalars_in(hint: Any) -> set[type]:
     return {scalar for part in get_args(hint) for scalar in scalars_in(part)}
 
 
-def as_number(value: object, hint: Any) -> object:
-    """Make an int a float where the hint means a number; leave every other value as it is."""
+def as_held(value: object, hint: Any) -> object:
+    """What a section holds for an accepted value: a list frozen, an int as the number it means."""
+    if isinstance(value, list):
+        return tuple(value)
     if type(value) is int and int not in scalars_in(hint) and accepts(value, hint):
         return float(value)
     return value
@@ -145,6 +152,8 @@ def as_number(value: object, hint: Any) -> object:
 def from_text(text: str, hint: Any) -> object:
     """Read what a person typed as the type that the hint asks for; unreadable text stays text."""
     scalars = scalars_in(hint)
+    if get_origin(hint) is tuple:
+        return tuple(part.strip() for part in text.split(",") if part.strip())
     if accepts(text, hint) or not text.isascii() or text != text.strip():
         return text
     if bool in scalars and text in ("true", "false"):

@@ -14,7 +14,7 @@ from typing import Any
 import tomli_w
 
 from verigrad.config import names
-from verigrad.config.checks import as_number, from_text, mismatch, shown
+from verigrad.config.checks import as_held, from_text, mismatch, shown
 from verigrad.config.keys import KEYS, SECTIONS, Key, unknown_key, unknown_section
 from verigrad.config.schema import SHORTHAND, Config
 from verigrad.errors import ConfigError
@@ -24,6 +24,7 @@ COMMAND_LINE = "command line"
 RESOLVERS = {
     "task.name": names.task,
     "model.name": names.model,
+    "data.verifier": names.verifier,
     "algorithm.preset": names.algorithm,
     "algorithm.reference": names.reference,
     "run.folder": names.absolute,
@@ -200,4 +201,4 @@ def _checked(key: Key, setting: Setting) -> object:
         raise ConfigError(problem)
     if key.path in RESOLVERS and isinstance(setting.value, str):
         return RESOLVERS[key.path](setting.value, setting.base)
-    return as_number(setting.value, key.hint)
+    return as_held(setting.value, key.hint)

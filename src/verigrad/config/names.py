@@ -10,10 +10,15 @@ from pathlib import Path
 
 from verigrad.config.algorithm import PRESETS
 from verigrad.config.checks import did_you_mean, shown
+from verigrad.config.data import DATA_SUFFIXES, VERIFIERS
 from verigrad.config.schema import MODELS, TASKS
 from verigrad.errors import ConfigError
 
-TASK_NAMES = f"{', '.join(TASKS)}, or file.py:name for a task of your own"
+TASK_NAMES = (
+    f"{', '.join(TASKS)}, or file.py:name for a task of your own, or data: a file that ends in "
+    f"{', '.join(DATA_SUFFIXES)}, a folder that datasets saved, or a hub id owner/name"
+)
+VERIFIER_NAMES = f"{', '.join(VERIFIERS)}, or file.py:name for one of your own"
 ALGORITHM_NAMES = f"{', '.join(PRESETS)}, or file.py:name for one of your own"
 MODEL_NAMES = f"{', '.join(MODELS)}, a folder that exists, or a hub id owner/name"
 GIVEN_IN_PYTHON = "python:"
@@ -33,14 +38,32 @@ def absolute(text: str, base: Path) -> str:
 
 
 def task(name: str, base: Path) -> str:
-    """Check a task's name: ``file.py:name`` gets an absolute path, the others stay.
+    """Check a task's name: a file of any kind gets an absolute path, the others stay.
+
+    Raises:
+        ConfigError: The name is none of them, or the file does not exist.
+    """
+    if name in TASKS or name.startswith(GIVEN_IN_PYTHON):
+        return name
+    path = absolute(name, base)
+    if os.path.isdir(path):
+        return path
+    if name.lower().endswith(DATA_SUFFIXES):
+        if not os.path.isfile(path):
+            raise ConfigError(f"is {shown(name)}, but there is no file {path}")
+        return path
+    if re.fullmatch(HUB_ID, name) and not name.startswith(FOLDER_PREFIXES):
+        return name
+    return _in_a_file(name, base, TASKS, TASK_NAMES)
+
+
+def verifier(name: str, base: Path) -> str:
+    """Check a verifier's name: ``file.py:name`` gets an absolute path, a built-in one stays.
 
     Raises:
         ConfigError: The name is neither, or the file does not exist.
     """
-    if name in TASKS or name.startswith(GIVEN_IN_PYTHON):
-        return name
-    return _in_a_file(name, base, TASKS, TASK_NAMES)
+    return name if name in VERIFIERS else _in_a_file(name, base, VERIFIERS, VERIFIER_NAMES)
 
 
 def algorithm(name: str, base: Path) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from verigrad.config.algorithm import NEED_NO_GROUP, AlgorithmConfig
 from verigrad.config.checks import Range
+from verigrad.config.data import DataConfig
 from verigrad.config.fields import (
     Count,
     DeviceText,
@@ -22,7 +23,7 @@ from verigrad.config.fields import (
 from verigrad.errors import ConfigError
 
 TASKS = ("addition", "toy")
-"""The built-in tasks; anything else is ``file.py:name``."""
+"""The built-in tasks; anything else is data, or ``file.py:name``."""
 
 MODELS = ("smollm2-135m", "tabular")
 """The model aliases; anything else is a folder or a hub id ``owner/name``."""
@@ -33,10 +34,17 @@ class TaskConfig(Section):
     """What is trained on."""
 
     name: LineText
-    """A built-in name, or ``file.py:name`` for a task of your own."""
+    """A built-in name, ``file.py:name`` for a task of your own, or data, which [data] describes: a
+    file, a folder that Hugging Face datasets saved, or a hub id ``owner/name``."""
 
     held_out: Annotated[float, Range(low=0, high=0.9)] = 0.2
     """Share of the problems kept for evaluation, chosen by a stable hash of their content."""
+
+    order: Literal["shuffled", "file"] = "shuffled"
+    """In which order problems are drawn: anew in each epoch by the seed, or as they stand."""
+
+    epochs: PositiveInt | None = None
+    """At most so often is each problem drawn; a run whose steps draw more is refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +170,7 @@ class Config(Section):
 
     task: TaskConfig
     model: ModelConfig
+    data: DataConfig = field(default_factory=DataConfig)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     run: RunConfig = field(default_factory=RunConfig)
     sampling: SamplingConfig = field(default_factory=SamplingConfig)

@@ -2,21 +2,35 @@
 
 from collections.abc import Callable
 
-from verigrad.config import TaskConfig
+from verigrad.config import DataConfig, TaskConfig
 from verigrad.config.names import GIVEN_IN_PYTHON
 from verigrad.errors import TaskError
 from verigrad.tasks.addition import addition, toy
-from verigrad.tasks.base import ProblemTask, Split, Task, problem_at, split
+from verigrad.tasks.base import Prepared, ProblemTask, Split, Task, normalised, problem_at, split
 from verigrad.tasks.user import load_user_task
 
-__all__ = ["TASKS", "ProblemTask", "Split", "Task", "load_task", "problem_at", "split"]
+__all__ = [
+    "TASKS",
+    "Prepared",
+    "ProblemTask",
+    "Split",
+    "Task",
+    "load_task",
+    "normalised",
+    "problem_at",
+    "split",
+]
 
 TASKS: dict[str, Callable[[], Task]] = {"addition": addition, "toy": toy}
 """The built-in tasks by name."""
 
 
-def load_task(config: TaskConfig) -> Task:
+def load_task(config: TaskConfig, data: DataConfig | None = None) -> Task:
     """Make the task that a configuration names.
+
+    Args:
+        config: the name.
+        data: how rows become problems, where the name is that of data.
 
     Raises:
         TaskError: a task file cannot be loaded, or does not hold a usable task.
@@ -28,4 +42,8 @@ def load_task(config: TaskConfig) -> Task:
         )
     if config.name in TASKS:
         return TASKS[config.name]()
-    return load_user_task(config.name)
+    if config.name.rpartition(":")[0].endswith(".py"):
+        return load_user_task(config.name)
+    from verigrad.tasks.data import data_task
+
+    return data_task(config.name, data or DataConfig())

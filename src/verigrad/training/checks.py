@@ -7,7 +7,7 @@ import torch
 from verigrad.algorithms import Algorithm, algorithm_from
 from verigrad.config import Config
 from verigrad.errors import ConfigError, ModelError, TaskError
-from verigrad.tasks import Task
+from verigrad.tasks import Split, Task, normalised
 from verigrad.types import Problem, Prompt
 
 
@@ -46,6 +46,47 @@ def check_problems(task: Task) -> None:
                 f"task {task.name!r}: problem {problem.id!r} has the prompt {problem.prompt!r:.80};"
                 ' expected text, or messages such as {"role": "user", "content": "What is 12 + 7?"}'
             )
+
+
+def check_sides(parts: Split) -> None:
+    """Refuse a held-out problem that is trained on, by its id or by its normalised prompt.
+
+    Raises:
+        TaskError: names both problems.
+    """
+    ids = {problem.id for problem in parts.training}
+    prompts = {_asked(problem): problem.id for problem in parts.training}
+    for problem in parts.held_out:
+        same = problem.id if problem.id in ids else prompts.get(_asked(problem))
+        if same is not None:
+            raise TaskError(
+                f"held-out problem {problem.id!r} is trained on, as {same!r}, which has the same "
+                f"{'id' if problem.id in ids else 'prompt'}; accuracy on it would say nothing; "
+                "give the two the same content"
+            )
+
+
+def _asked(problem: Problem) -> str:
+    if isinstance(problem.prompt, str):
+        return normalised(problem.prompt)
+    return normalised("\n".join(f"{turn['role']}: {turn['content']}" for turn in problem.prompt))
+
+
+def check_epochs(config: Config, problems: int) -> None:
+    """Refuse a run that draws its problems more often than the configuration allows.
+
+    Raises:
+        ConfigError: says how many steps are allowed.
+    """
+    epochs, drawn = config.task.epochs, config.run.steps * config.sampling.problems
+    if epochs is None or drawn <= epochs * problems:
+        return
+    allowed = epochs * problems // config.sampling.problems
+    raise ConfigError(
+        f"task.epochs is {epochs}, but {config.run.steps} steps of {config.sampling.problems} "
+        f"problems draw each of the {problems} training problems about {drawn / problems:.1f} "
+        f"times; set run.steps to at most {allowed}, or raise task.epochs"
+    )
 
 
 def _is_prompt(prompt: object) -> bool:

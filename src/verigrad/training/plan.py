@@ -13,8 +13,8 @@ from verigrad.config import Config
 from verigrad.core.head import LOGITS_AT_ONCE
 from verigrad.engines.local import ROWS_AT_ONCE
 from verigrad.policies.models import count_parameters, load_model_config
-from verigrad.tasks import load_task
-from verigrad.training.checks import checked_algorithm
+from verigrad.tasks import Prepared, load_task
+from verigrad.training.checks import check_epochs, checked_algorithm
 from verigrad.training.folder import check_free
 from verigrad.training.setup import checked_split
 
@@ -47,8 +47,9 @@ def plan(config: Config) -> str:
     """
     check_free(config.run.folder)
     algorithm = checked_algorithm(config)
-    task = load_task(config.task)
+    task = load_task(config.task, config.data)
     parts = checked_split(task, config.task.held_out)
+    check_epochs(config, len(parts.training))
     size = _size(config, len(task))
     run, sampling = config.run, config.sampling
     drawn = run.steps * sampling.problems
@@ -69,6 +70,9 @@ def plan(config: Config) -> str:
         "disk": f"about {_bytes(_disk(config, size))}: {_saved(config)} and the final policy",
         "folder": run.folder or f"the next free runs/{task.name}-N",
     }
+    notes = task.notes if isinstance(task, Prepared) else ()
+    if notes:
+        lines["data"] = "; ".join(notes)
     width = max(map(len, lines))
     return "\n".join(f"{name:<{width}}  {text}" for name, text in lines.items())
 

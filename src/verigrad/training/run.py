@@ -13,13 +13,14 @@ from verigrad.engines import Draws, LocalEngine
 from verigrad.errors import ConfigError, RunFolderError
 from verigrad.evaluation import Evaluation, describe, summarise
 from verigrad.hashing import Purpose
-from verigrad.tasks import Task, load_task
+from verigrad.tasks import Prepared, Task, load_task
 from verigrad.training.checkpoint import checkpoints, load_checkpoint
 from verigrad.training.checks import check_device, check_lengths
 from verigrad.training.folder import RunFolder, check_free, make_folder
 from verigrad.training.progress import Progress, duration
 from verigrad.training.records import read_lines, set_aside_after, side_by_side
 from verigrad.training.setup import (
+    SAMPLE,
     Setup,
     checked_split,
     device_for,
@@ -129,11 +130,11 @@ def evaluate(model_or_run: str, config: Config) -> str:
     Raises:
         UserError: the model, the run or the task cannot be used.
     """
-    task = load_task(config.task)
+    task = load_task(config.task, config.data)
     parts = checked_split(task, config.task.held_out)
     device = device_for(config)
     check_device(device)
-    problems = (parts.held_out or parts.training)[: config.evaluation.problems or None]
+    problems = tuple((parts.held_out or parts.training)[: config.evaluation.problems or None])
     policy = load_policy(config, task, device, _model_in(model_or_run))
     prompts = [policy.encode(problem) for problem in problems]
     check_lengths(prompts, policy.max_positions, config.sampling.max_new_tokens)
@@ -216,6 +217,16 @@ def _announce(progress: Progress, setup: Setup, folder: RunFolder) -> None:
         f"{config.sampling.completions} completions; {len(setup.split.training)} problems to "
         f"train on, {len(setup.split.held_out)} held out; {setup.reasons['threads']}"
     )
+    drawn = config.run.steps * config.sampling.problems
+    left = len(setup.split.training) - drawn
+    progress.note(
+        f"each training problem is drawn about {drawn / len(setup.split.training):.1f} times"
+        if left <= 0
+        else f"{drawn} training problems are drawn once, their prompts measured; of the other "
+        f"{left}, {min(left, SAMPLE)} were measured"
+    )
+    for note in setup.task.notes if isinstance(setup.task, Prepared) else ():
+        progress.note(note)
     for note in setup.algorithm.notes:
         progress.note(f"note: {note}")
     progress.note(f"everything is written to {folder.root}")

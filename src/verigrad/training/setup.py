@@ -11,20 +11,25 @@ from safetensors.torch import load_file
 
 from verigrad.algorithms import Algorithm
 from verigrad.config import Config
-from verigrad.errors import ModelError, TaskError
+from verigrad.errors import ModelError
 from verigrad.policies.base import Policy
 from verigrad.policies.causal_lm import CausalLM
 from verigrad.policies.models import load_model
 from verigrad.policies.tabular import TabularPolicy
-from verigrad.tasks import Split, Task, load_task, problem_at, split
+from verigrad.tasks import Prepared, Split, Task, load_task, problem_at, split
 from verigrad.training.checks import (
     check_device,
+    check_epochs,
     check_lengths,
     check_problems,
+    check_sides,
     checked_algorithm,
 )
 from verigrad.training.decisions import Decisions, choose_device, choose_threads, cores
 from verigrad.types import Problem, Prompt, Sampling
+
+SAMPLE = 256
+"""Of the training problems that a run will not draw, so many prompts are measured too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +60,7 @@ class Setup:
     @property
     def evaluated(self) -> tuple[Problem, ...]:
         """The held-out problems that are evaluated, the same ones every time."""
-        return self.split.held_out[: self.config.evaluation.problems]
+        return tuple(self.split.held_out[: self.config.evaluation.problems])
 
     @property
     def greedy(self) -> Sampling:
@@ -84,8 +89,9 @@ def prepare(config: Config, task: Task | None = None, decided: Decisions | None 
         UserError: the task, the model, a prompt or the device cannot be used.
     """
     algorithm = checked_algorithm(config)
-    task = load_task(config.task) if task is None else task
+    task = load_task(config.task, config.data) if task is None else task
     parts = checked_split(task, config.task.held_out)
+    check_epochs(config, len(parts.training))
     device = decided.device if decided else device_for(config)
     check_device(device)
     shares = decided.shares_prompts if decided else None
@@ -115,18 +121,15 @@ def checked_split(task: Task, held_out: float) -> Split:
     """Split a task, and make sure that no held-out problem can be drawn for training.
 
     Raises:
-        TaskError: an item is no usable problem, a content is on both sides, or a side is empty
-            that should not be.
+        TaskError: an item is no usable problem, an id or a prompt is on both sides, or a side is
+            empty that should not be.
     """
+    if isinstance(task, Prepared):
+        # Its rows were checked when they were indexed, and their prompts decide the sides.
+        return split(task, held_out)
     check_problems(task)
     parts = split(task, held_out)
-    training = {problem.content_key for problem in parts.training}
-    for problem in parts.held_out:
-        if problem.content_key in training:
-            raise TaskError(
-                f"held-out problem {problem.id!r} has the content of a training problem, "
-                f"{problem.content_key!r}; accuracy on it would say nothing"
-            )
+    check_sides(parts)
     return parts
 
 
@@ -197,16 +200,26 @@ def _saved_table(folder: Path) -> torch.Tensor:
 def render_prompts(config: Config, parts: Split, policy: Policy) -> dict[str, Prompt]:
     """Render every prompt that the run will use, and measure it against the model's limit.
 
+    So are the SAMPLE next ones of the training problems that it will not draw.
+
     Raises:
         ModelError: a prompt and its completion do not fit; names the problem.
     """
     drawn = min(len(parts.training), config.run.steps * config.sampling.problems)
     problems = [
-        *(problem_at(parts.training, config.run.seed, position) for position in range(drawn)),
+        *(
+            problem_at(parts.training, config.run.seed, position, config.task.order)
+            for position in range(drawn)
+        ),
         *parts.held_out[: config.evaluation.problems],
     ]
     prompts = {problem.id: policy.encode(problem) for problem in problems}
-    check_lengths(prompts.values(), policy.max_positions, config.sampling.max_new_tokens)
+    rest = (
+        policy.encode(problem_at(parts.training, config.run.seed, position, config.task.order))
+        for position in range(drawn, min(drawn + SAMPLE, len(parts.training)))
+    )
+    for some in (prompts.values(), rest):
+        check_lengths(some, policy.max_positions, config.sampling.max_new_tokens)
     return prompts
 
 

@@ -1,0 +1,305 @@
+"""From the columns of a row to a problem: prompt, reference, id, and what is wrong with them."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any
+
+from verigrad.config import DataConfig
+from verigrad.config.checks import did_you_mean, shown
+from verigrad.errors import ConfigError, TaskError
+from verigrad.tasks.base import normalised
+from verigrad.tasks.data.json_text import BadJsonError, Written, parse_json
+from verigrad.tasks.data.rows import Row, said
+from verigrad.types import Message
+
+ROLES = ("system", "user", "assistant")
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A row, and what messages call its place: ``questions.jsonl: line 3``."""
+
+    row: Row
+    place: str
+
+    def wrong(self, column: str, words: str) -> TaskError:
+        """The error that names file, line and column."""
+        return TaskError(f"{self.place}, column {shown(column)}: {words}")
+
+    def value(self, column: str, key: str) -> Any:
+        """What a column holds.
+
+        Raises:
+            TaskError: there is no such column, or it holds null.
+        """
+        if column not in self.row:
+            hint = did_you_mean(column, self.row)
+            raise self.wrong(
+                column,
+                f"is missing; {hint}the columns there are {', '.join(map(shown, self.row))}; "
+                f"fill it in, or name another one in {key}",
+            )
+        value = self.row[column]
+        if value is None:
+            raise self.wrong(column, "is null; fill it in, or leave the row out")
+        return value
+
+    def text(self, column: str, key: str) -> str:
+        """The text or number of a column, as it is written.
+
+        Raises:
+            TaskError: it is missing, empty, or something else.
+        """
+        value = self.value(column, key)
+        if isinstance(value, bool | list | dict):
+            raise self.wrong(column, f"is {said(value)}; {key} expects text or a number here")
+        text = value.text if isinstance(value, Written) else str(value)
+        if not text.strip():
+            raise self.wrong(column, "is empty; fill it in, or leave the row out")
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise self.wrong(column, "holds half of a character (a lone surrogate); repair it")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A text with columns in it."""
+
+    key: str
+    """The key of the configuration that holds it."""
+
+    parts: tuple[tuple[str, str | None], ...]
+    """Text, and the column after it."""
+
+    @classmethod
+    def of(cls, text: str, key: str) -> "Template":
+        """Read a template; a text without braces is the name of one column.
+
+        Raises:
+            ConfigError: its braces do not match, or hold more than a name.
+        """
+        if "{" not in text and "}" not in text:
+            return cls(key, (("", text),))
+        try:
+            parts = list(Formatter().parse(text))
+        except ValueError as error:
+            raise ConfigError(
+                f"{key} is {shown(text)}: {error}; {{ and }} hold the name of a column, and a "
+                "brace itself is written twice: {{"
+            ) from None
+        for _, column, form, conversion in parts:
+            if column == "" or form or conversion:
+                raise ConfigError(
+                    f"{key} is {shown(text)}; between {{ and }} stands the name of a column, and "
+                    "nothing else; a brace itself is written twice: {{"
+                )
+        template = cls(key, tuple((before, column) for before, column, _, _ in parts))
+        if not template.columns:
+            raise ConfigError(
+                f"{key} is {shown(text)}, which names no column, as {{question}} does"
+            )
+        return template
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it names."""
+        return [column for _, column in self.parts if column is not None]
+
+    @property
+    def column(self) -> str | None:
+        """The column that is all of it, if it is one."""
+        return self.parts[0][1] if len(self.parts) == 1 and not self.parts[0][0] else None
+
+    def fill(self, cells: Cells) -> str:
+        """The text for a row.
+
+        Raises:
+            TaskError: a column is missing, empty, or neither text nor a number.
+        """
+        return "".join(
+            before + (cells.text(column, self.key) if column is not None else "")
+            for before, column in self.parts
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """What a row says, before a system prompt or examples stand before it."""
+
+    id: str
+    turns: tuple[Message, ...]
+    """Chat messages, the last one the user's."""
+
+    is_chat: bool
+    """Whether they were chat messages in the file; text is one turn."""
+
+    reference: Any
+    content: str
+    """The normalised prompt: rows of the same are on the same side of the held-out split."""
+
+    metadata: Mapping[str, Any]
+
+
+class Reader:
+    """Makes items of rows, as a configuration says."""
+
+    def __init__(self, config: DataConfig) -> None:
+        self.config = config
+        self.prompt = Template.of(config.prompt, "data.prompt")
+        self.answers = (config.answer,) if isinstance(config.answer, str) else config.answer
+        if not self.answers:
+            raise ConfigError("data.answer is an empty list; name the column of the answer")
+        if config.answer_after is not None and not isinstance(config.answer, str):
+            raise ConfigError("data.answer_after needs data.answer to be one column")
+        self.shot = (
+            Template.of(config.shot_answer, "data.shot_answer") if config.shot_answer else None
+        )
+
+    @property
+    def columns(self) -> list[str]:
+        """Every column that is needed."""
+        named = [self.config.id] if self.config.id else []
+        shot = self.shot.columns if self.shot and self.config.shots else []
+        wanted = [*self.prompt.columns, *self.answers, *named, *shot, *self.config.json_columns]
+        return list(dict.fromkeys(wanted))
+
+    def item(self, row: Row, place: str) -> Item:
+        """Read one row.
+
+        Raises:
+            TaskError: names the file, the line, the column, and what to do.
+        """
+        cells = Cells(row | self._parsed(row, place), place)
+        turns, is_chat = self._turns(cells)
+        reference = self._reference(cells)
+        words = "\n".join(turn["content"] for turn in turns)
+        used = {*self.prompt.columns, *self.answers, self.config.id}
+        return Item(
+            id=self._id(cells, words, reference),
+            turns=turns,
+            is_chat=is_chat,
+            reference=reference,
+            content=normalised(words),
+            metadata={k: _plain(value) for k, value in cells.row.items() if k not in used},
+        )
+
+    def solved(self, row: Row, place: str) -> tuple[Message, ...]:
+        """The turns of an example, its answer among them.
+
+        Raises:
+            TaskError: as item does.
+        """
+        cells = Cells(row | self._parsed(row, place), place)
+        if self.shot:
+            answer = self.shot.fill(cells)
+        elif len(self.answers) == 1:
+            answer = cells.text(self.answers[0], "data.shots")
+        else:
+            raise ConfigError(
+                "data.shots needs data.shot_answer where data.answer is several columns; it says "
+                'what the examples are answered with, such as "{solution}"'
+            )
+        return (*self.item(row, place).turns, Message(role="assistant", content=answer))
+
+    def _parsed(self, row: Row, place: str) -> Row:
+        """The JSON columns, read where they are text."""
+        parsed = {}
+        for column in self.config.json_columns:
+            cells = Cells(row, place)
+            value = cells.value(column, "data.json_columns")
+            if isinstance(value, str):
+                try:
+                    value = parse_json(value)
+                except BadJsonError as error:
+                    raise cells.wrong(
+                        column,
+                        f"is {shown(row[column])}, which is no JSON ({error.reason}); "
+                        'data.json_columns expects a list or a table, such as ["f(1) == 1"]',
+                    ) from None
+            if not isinstance(value, list | dict):
+                raise cells.wrong(
+                    column, f"is {said(value)}; data.json_columns expects a list or a table"
+                )
+            parsed[column] = value
+        return parsed
+
+    def _turns(self, cells: Cells) -> tuple[tuple[Message, ...], bool]:
+        column = self.prompt.column
+        value = cells.value(column, "data.prompt") if column is not None else None
+        if column is None or not isinstance(value, list):
+            return (Message(role="user", content=self.prompt.fill(cells)),), False
+        for turn in value:
+            good = isinstance(turn, dict) and isinstance(turn.get("content"), str)
+            if not good or turn.get("role") not in ROLES or not turn["content"].strip():
+                raise cells.wrong(
+                    column,
+                    f"holds {shown(turn) if isinstance(turn, str) else said(turn)}; expected chat "
+                    'messages such as {"role": "user", "content": "What is 12 + 7?"}, with the '
+                    f"role {', '.join(ROLES)}",
+                )
+        if not value or value[-1]["role"] != "user":
+            raise cells.wrong(column, "is a list whose last message is not the user's; end with it")
+        return tuple(Message(role=turn["role"], content=turn["content"]) for turn in value), True
+
+    def _reference(self, cells: Cells) -> Any:
+        if not isinstance(self.config.answer, str):
+            return {column: self._answer(cells, column) for column in self.answers}
+        reference = self._answer(cells, self.config.answer)
+        marker = self.config.answer_after
+        if marker is None:
+            return reference
+        _, found, after = cells.text(self.config.answer, "data.answer").rpartition(marker)
+        if not found or not after.strip():
+            raise cells.wrong(
+                self.config.answer,
+                f"has nothing after {shown(marker)}, where data.answer_after expects the answer",
+            )
+        return after.strip()
+
+    def _answer(self, cells: Cells, column: str) -> Any:
+        """A reference: numbers keep the digits they are written with, as text where need be."""
+        value = cells.value(column, "data.answer")
+        if isinstance(value, list | dict):
+            for number in _numbers(value):
+                if not number.is_exact:
+                    raise cells.wrong(
+                        column,
+                        f"holds the number {number.text}, of which a float keeps only "
+                        f"{float(number)!r}; write it in quotes, as text",
+                    )
+            return _plain(value)
+        if isinstance(value, bool):
+            return value
+        text = cells.text(column, "data.answer")
+        if isinstance(value, Written):
+            return float(value) if repr(float(value)) == text else text
+        return value
+
+    def _id(self, cells: Cells, words: str, reference: Any) -> str:
+        column = self.config.id
+        if column is None:
+            text = f"{words}\x1f{reference!r}"
+            return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        value = cells.value(column, "data.id")
+        if isinstance(value, bool | float | list | dict):
+            raise cells.wrong(column, f"is {said(value)}; an id is text or a whole number")
+        return cells.text(column, "data.id")
+
+
+def _numbers(value: Any) -> Iterable[Written]:
+    if isinstance(value, Written):
+        yield value
+    elif isinstance(value, list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(part)
+
+
+def _plain(value: Any) -> Any:
+    """The same, with floats that are only floats."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return float(value) if isinstance(value, Written) else value
