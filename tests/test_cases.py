@@ -124,6 +124,12 @@ def of_kind(kind: str, *, contested: bool) -> list[dict[str, Any]]:
     return [case for case in CASES if (case["kind"], case["contested"]) == (kind, contested)]
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the indexes of the cases' files out of the user's cache."""
+    monkeypatch.setenv("VERIGRAD_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_case_that_is_not_contested_has_the_right_outcome(kind: str) -> None:
     wrong = [found for case in of_kind(kind, contested=False) if (found := disagreement(case))]

@@ -10,6 +10,9 @@ from verigrad.errors import ConfigError, ModelError, TaskError
 from verigrad.tasks import Split, Task, normalised
 from verigrad.types import Problem, Prompt
 
+SAMPLE = 256
+"""Of the training problems that a run will not draw, so many prompts are measured too."""
+
 
 def checked_algorithm(config: Config) -> Algorithm:
     """The algorithm that a configuration names, if its groups are large enough for it.
@@ -86,6 +89,23 @@ def check_epochs(config: Config, problems: int) -> None:
         f"task.epochs is {epochs}, but {config.run.steps} steps of {config.sampling.problems} "
         f"problems draw each of the {problems} training problems about {drawn / problems:.1f} "
         f"times; set run.steps to at most {allowed}, or raise task.epochs"
+    )
+
+
+def draws(config: Config, problems: int) -> str:
+    """Say how often a run draws its training problems, and how many prompts were measured.
+
+    Args:
+        config: the run.
+        problems: how many training problems there are.
+    """
+    drawn = config.run.steps * config.sampling.problems
+    left = problems - drawn
+    if left <= 0:
+        return f"each training problem is drawn about {drawn / problems:.1f} times"
+    return (
+        f"{drawn} training problems are drawn once, and their prompts fit; of the other {left} "
+        f"prompts {min(left, SAMPLE)} were measured, and fit"
     )
 
 

@@ -15,12 +15,11 @@ from verigrad.evaluation import Evaluation, describe, summarise
 from verigrad.hashing import Purpose
 from verigrad.tasks import Prepared, Task, load_task
 from verigrad.training.checkpoint import checkpoints, load_checkpoint
-from verigrad.training.checks import check_device, check_lengths
+from verigrad.training.checks import check_device, check_lengths, draws
 from verigrad.training.folder import RunFolder, check_free, make_folder
 from verigrad.training.progress import Progress, duration
 from verigrad.training.records import read_lines, set_aside_after, side_by_side
 from verigrad.training.setup import (
-    SAMPLE,
     Setup,
     checked_split,
     device_for,
@@ -217,14 +216,7 @@ def _announce(progress: Progress, setup: Setup, folder: RunFolder) -> None:
         f"{config.sampling.completions} completions; {len(setup.split.training)} problems to "
         f"train on, {len(setup.split.held_out)} held out; {setup.reasons['threads']}"
     )
-    drawn = config.run.steps * config.sampling.problems
-    left = len(setup.split.training) - drawn
-    progress.note(
-        f"each training problem is drawn about {drawn / len(setup.split.training):.1f} times"
-        if left <= 0
-        else f"{drawn} training problems are drawn once, their prompts measured; of the other "
-        f"{left}, {min(left, SAMPLE)} were measured"
-    )
+    progress.note(draws(config, len(setup.split.training)))
     for note in setup.task.notes if isinstance(setup.task, Prepared) else ():
         progress.note(note)
     for note in setup.algorithm.notes:

@@ -18,6 +18,7 @@ from verigrad.policies.models import load_model
 from verigrad.policies.tabular import TabularPolicy
 from verigrad.tasks import Prepared, Split, Task, load_task, problem_at, split
 from verigrad.training.checks import (
+    SAMPLE,
     check_device,
     check_epochs,
     check_lengths,
@@ -27,9 +28,6 @@ from verigrad.training.checks import (
 )
 from verigrad.training.decisions import Decisions, choose_device, choose_threads, cores
 from verigrad.types import Problem, Prompt, Sampling
-
-SAMPLE = 256
-"""Of the training problems that a run will not draw, so many prompts are measured too."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,9 +96,10 @@ def hub_rows(name: str, subset: str | None, split: str, columns: Sequence[str]) 
             _check_columns(columns, list(row), name)
             yield {column: row[column] for column in columns}
     except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
+        part = f"the subset {shown(subset)}" if subset else "no data.subset"
         raise TaskError(
-            f"{name}: Hugging Face datasets cannot load it, with data.subset = {shown(subset)} and "
-            f"data.split = {shown(split)} ({type(error).__name__}: {_line(error)})"
+            f"{name}: Hugging Face datasets cannot load it with {part} and the split "
+            f"{shown(split)} ({type(error).__name__}: {_line(error)})"
         ) from None
 
 

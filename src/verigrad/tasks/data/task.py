@@ -1,17 +1,18 @@
 """A task whose problems are the rows of a file, read when they are needed."""
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from verigrad.cache import cache_folder, publish
 from verigrad.config import VERIFIERS as BUILT_IN
 from verigrad.config import DataConfig
 from verigrad.errors import ConfigError, TaskError
 from verigrad.hashing import Purpose, stable_hash
 from verigrad.tasks.base import Split
-from verigrad.tasks.data.cache import cached
 from verigrad.tasks.data.columnar import hub_rows, parquet_rows, saved_rows, write_rows
 from verigrad.tasks.data.columns import Reader
 from verigrad.tasks.data.index import (
@@ -159,8 +160,10 @@ def data_task(name: str, config: DataConfig) -> DataTask:
     verifier = verifier_named(config.verifier)
     reader = Reader(config)
     path = Path(name)
-    key = [FORMAT, name, asdict(config), _stamps(path)]
-    entry = cached(path.stem, key, lambda folder: _prepare(folder, path, name, reader, verifier))
+    key = json.dumps([FORMAT, name, asdict(config), _stamps(path)])
+    entry = cache_folder() / "data" / f"{path.stem}-{stable_hash(key):016x}"
+    if not entry.is_dir():
+        publish(lambda folder: _prepare(folder, path, name, reader, verifier), entry)
     file = _open(entry, path, name)
     task = DataTask(path.stem, verifier, file, reader, open_index(entry / "index"), ())
     return replace(task, before=_before(task))
@@ -186,6 +189,7 @@ def verifier_named(name: str) -> Verifier:
 
 def _prepare(folder: Path, path: Path, name: str, reader: Reader, verifier: Verifier) -> None:
     """Write the index, and before it the rows where they are not text."""
+    folder.mkdir()
     rows = _rows(path, name, reader)
     if rows is not None:
         write_rows(rows, folder / "rows.jsonl", _label(path, name))
