@@ -1,6 +1,7 @@
 """The configuration: a file and overrides go in, one checked value or one clear line comes out."""
 
 import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -525,7 +526,7 @@ def test_a_configuration_said_on_the_command_line_is_the_one_in_a_file(tmp_path_
     path = tmp_path_factory.mktemp("smallest") / "run.toml"
     path.write_text(SMALLEST)
     overrides = [
-        (f"{section}.{name}", str(value))
+        (f"{section}.{name}", json.dumps(value) if isinstance(value, list) else str(value))
         for section, keys in tomllib.loads(to_toml(config)).items()
         for name, value in keys.items()
     ]
