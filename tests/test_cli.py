@@ -216,7 +216,7 @@ def test_an_error_that_nobody_foresaw_keeps_its_traceback(trainer):
         (
             ["trian", TOY],
             'unknown command "trian". Did you mean "train"? '
-            "Available commands: train, plan, eval, study.",
+            "Available commands: init, train, plan, eval, study, tasks.",
         ),
     ],
 )

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from verigrad.config import config_from
 from verigrad.errors import VerigradError
 from verigrad.tasks import load_task, problem_at, split
-from verigrad.tasks.base import SORTED_AT_MOST, _permuted
 from verigrad.tasks.data import DataTask
 from verigrad.tasks.data.json_text import BadJsonError, parse_json
+from verigrad.tasks.splitting import SORTED_AT_MOST, _permuted
 from verigrad.types import Problem
 
 
@@ -346,9 +346,7 @@ def test_a_file_that_has_changed_is_read_again() -> None:
 def test_a_file_that_changes_while_it_is_in_use_is_noticed() -> None:
     task = load("t.jsonl", ROW)
     Path("t.jsonl").write_text(ROW.replace('"q"', '"z"'))
-    with pytest.raises(
-        VerigradError, match=r"t\.jsonl: line 1 has changed since this run"
-    ):
+    with pytest.raises(VerigradError, match=r"t\.jsonl: line 1 has changed since this run"):
         task[0]
 
 

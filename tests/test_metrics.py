@@ -15,6 +15,7 @@ from verigrad.diagnosis import Metrics
 from verigrad.evaluation import Evaluation
 from verigrad.training.metrics import peak_memory, step_metrics
 from verigrad.training.step import Update
+from verigrad.types import Rollout, Status, Verdict
 
 STOPPED, CUT = (1, 0), (1, 2, 3)
 
@@ -159,4 +160,50 @@ def documented() -> list[str]:
 
 
 def test_the_page_of_metrics_explains_every_key_and_no_other():
-    assert sorted(documented()) == sorted(key for key in metrics() if key != "step")
+    parts = Verdict(status=Status.SCORED, reward=1.0, components={"NAME": 1.0})
+    rollout = replace(GROUPS[0].rollouts[0], verdict=parts)
+    found = step_metrics(
+        1, [replace(GROUPS[0], rollouts=(rollout,))], None, policy_version=0, evaluation=None,
+        parts=["NAME"], times={},
+    )  # fmt: skip
+    assert sorted(documented()) == sorted(key for key in found if key != "step")
+
+
+def test_each_part_of_a_reward_has_its_mean_and_spread():
+    def rewarded(right: float, short: float) -> Rollout:
+        verdict = Verdict(
+            status=Status.SCORED, reward=1.0, components={"right": right, "short": short}
+        )
+        return replace(GROUPS[0].rollouts[0], verdict=verdict)
+
+    rows = (rewarded(1.0, 0.5), rewarded(0.0, 0.5), rewarded(0.0, math.nan))
+    found = metrics(groups=[replace(GROUPS[0], rollouts=rows)])
+    assert area(found, "reward/part") == pytest.approx(
+        {
+            "right/mean": 1 / 3,
+            "right/deviation": math.sqrt(1 / 3),
+            "short/mean": 0.5,
+            "short/deviation": 0.0,
+        }
+    )
+
+
+def test_each_task_of_a_mixture_has_its_own_rewards_and_accuracy():
+    groups = [
+        replace(group, problem=replace(group.problem, metadata={"task": name}))
+        for group, name in zip(GROUPS[:2], ("easy", "hard"), strict=True)
+    ]
+    found = step_metrics(
+        1, groups, None, policy_version=0, evaluation=None, evaluated=groups[:1],
+        parts=("easy", "hard", "rare"), times={},
+    )  # fmt: skip
+    assert area(found, "reward/task") == pytest.approx(
+        {
+            "easy/mean": 0.5, "easy/deviation": math.sqrt(0.5),
+            "hard/mean": 1.5, "hard/deviation": math.sqrt(0.5),
+            "rare/mean": None, "rare/deviation": None,
+        }
+    )  # fmt: skip
+    assert area(found, "eval/task") == {
+        "easy/accuracy": 0.5, "hard/accuracy": None, "rare/accuracy": None,
+    }  # fmt: skip

@@ -92,7 +92,7 @@ def test_the_toy_has_nine_sums_in_the_order_of_the_table() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["addition", "toy"])
 def test_the_verifier_of_a_task_rewards_its_references(name: str) -> None:
     task = TASKS[name]()
     for index in range(len(task)):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verigrad.config import Config, config_from, load_config
-from verigrad.tasks import ProblemTask, Task
+from verigrad.tasks import FunctionTask, ProblemTask, Task
 from verigrad.types import Problem, Status, Verdict
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Config",
+    "FunctionTask",
     "Problem",
     "ProblemTask",
     "Status",

@@ -6,7 +6,7 @@ written. Each setting keeps where it came from, for messages and for relative pa
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,9 @@ from verigrad.errors import ConfigError
 
 COMMAND_LINE = "command line"
 
-RESOLVERS = {
+RESOLVERS: dict[str, Callable[[Any, Path], object]] = {
     "task.name": names.task,
+    "task.mixture": names.mixture,
     "model.name": names.model,
     "data.verifier": names.verifier,
     "algorithm.preset": names.algorithm,
@@ -199,6 +200,6 @@ def _checked(key: Key, setting: Setting) -> object:
     problem = mismatch(setting.value, key.hint)
     if problem:
         raise ConfigError(problem)
-    if key.path in RESOLVERS and isinstance(setting.value, str):
+    if key.path in RESOLVERS and setting.value is not None:
         return RESOLVERS[key.path](setting.value, setting.base)
     return as_held(setting.value, key.hint)

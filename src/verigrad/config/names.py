@@ -6,16 +6,18 @@ comes from the command line.
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from verigrad.config.algorithm import PRESETS
 from verigrad.config.checks import did_you_mean, shown
 from verigrad.config.data import DATA_SUFFIXES, VERIFIERS
-from verigrad.config.schema import MODELS, TASKS
+from verigrad.config.schema import MIXTURE, MODELS, REASONING_GYM, TASKS
 from verigrad.errors import ConfigError
 
 TASK_NAMES = (
-    f"{', '.join(TASKS)}, or file.py:name for a task of your own, or data: a file that ends in "
+    f"{', '.join(TASKS)}, {REASONING_GYM}NAME for a dataset of reasoning-gym, {MIXTURE}, "
+    "file.py:name for a task of your own, or data: a file that ends in "
     f"{', '.join(DATA_SUFFIXES)}, a folder that datasets saved, or a hub id owner/name"
 )
 VERIFIER_NAMES = f"{', '.join(VERIFIERS)}, or file.py:name for one of your own"
@@ -43,7 +45,7 @@ def task(name: str, base: Path) -> str:
     Raises:
         ConfigError: The name is none of them, or the file does not exist.
     """
-    if name in TASKS or name.startswith(GIVEN_IN_PYTHON):
+    if name in (*TASKS, MIXTURE) or name.startswith((GIVEN_IN_PYTHON, REASONING_GYM)):
         return name
     path = absolute(name, base)
     if os.path.isdir(path):
@@ -54,7 +56,43 @@ def task(name: str, base: Path) -> str:
         return path
     if re.fullmatch(HUB_ID, name) and not name.startswith(FOLDER_PREFIXES):
         return name
-    return _in_a_file(name, base, TASKS, TASK_NAMES)
+    return _in_a_file(name, base, (*TASKS, MIXTURE), TASK_NAMES)
+
+
+def mixture(parts: Sequence[str], base: Path) -> tuple[str, ...]:
+    """Check the parts of a mixture: weight, name, and perhaps ``@`` and a difficulty.
+
+    Raises:
+        ConfigError: A part is not written so, or its name is none, or a mixture itself.
+    """
+    checked = []
+    for part in parts:
+        weight, name, difficulty = parts_of(part)
+        if name == MIXTURE or name.startswith(GIVEN_IN_PYTHON):
+            raise ConfigError(f"has the part {shown(name)}, which cannot be part of a mixture")
+        try:
+            found = task(name, base)
+        except ConfigError as error:
+            raise ConfigError(f"has a part that {error}") from None
+        suffix = "" if difficulty is None else f"@{difficulty}"
+        checked.append(f"{weight} {found}{suffix}")
+    return tuple(checked)
+
+
+def parts_of(part: str) -> tuple[int, str, int | None]:
+    """Weight, name and difficulty of a mixture's part: "2 countdown@3" is (2, "countdown", 3).
+
+    Raises:
+        ConfigError: It is not written so.
+    """
+    found = re.fullmatch(r"([1-9][0-9]?) +(.+?)(?:@([1-9][0-9]{0,3}))?", part)
+    if found is None:
+        raise ConfigError(
+            f"has the part {shown(part)}; each is a whole number from 1 to 99, a space and the "
+            'name of a task, perhaps with its difficulty: "2 addition", "1 countdown@3"'
+        )
+    weight, name, difficulty = found.groups()
+    return int(weight), name, None if difficulty is None else int(difficulty)
 
 
 def verifier(name: str, base: Path) -> str:

@@ -22,8 +22,23 @@ from verigrad.config.fields import (
 )
 from verigrad.errors import ConfigError
 
-TASKS = ("addition", "toy")
+TASKS = (
+    "addition",
+    "arithmetic",
+    "countdown",
+    "sorting",
+    "strings",
+    "json",
+    "functions",
+    "toy",
+)
 """The built-in tasks; anything else is data, or ``file.py:name``."""
+
+MIXTURE = "mixture"
+"""The task that draws from several, which ``task.mixture`` lists."""
+
+REASONING_GYM = "reasoning_gym:"
+"""Begins the name of a task that is a dataset of reasoning-gym."""
 
 MODELS = ("smollm2-135m", "tabular")
 """The model aliases; anything else is a folder or a hub id ``owner/name``."""
@@ -34,8 +49,16 @@ class TaskConfig(Section):
     """What is trained on."""
 
     name: LineText
-    """A built-in name, ``file.py:name`` for a task of your own, or data, which [data] describes: a
-    file, a folder that Hugging Face datasets saved, or a hub id ``owner/name``."""
+    """A built-in name, ``file.py:name`` for a task of your own, ``reasoning_gym:NAME`` for a
+    dataset of reasoning-gym, "mixture", or data, which [data] describes: a file, a folder that
+    Hugging Face datasets saved, or a hub id ``owner/name``."""
+
+    difficulty: PositiveInt | None = None
+    """How hard the problems of a built-in task are; `verigrad tasks` lists each task's range."""
+
+    mixture: tuple[LineText, ...] = ()
+    """The tasks of a mixture, each with its weight before it and perhaps a difficulty after it:
+    ["2 addition", "1 countdown@3"]."""
 
     held_out: Annotated[float, Range(low=0, high=0.9)] = 0.2
     """Share of the problems kept for evaluation, chosen by a stable hash of their content."""
@@ -183,6 +206,7 @@ class Config(Section):
         """Check each section, then what only the whole can know."""
         super().__post_init__()
         check_group_size(self)
+        check_mixture(self.task)
 
 
 SHORTHAND = {"task": "name", "model": "name", "algorithm": "preset"}
@@ -198,4 +222,23 @@ def check_group_size(config: Config) -> None:
             f"sampling.completions is 1, but the advantage of {advantage!r} compares the "
             "completions of one problem with each other, so a single one never has a signal; "
             "set it to 2 or more (8 is usual)"
+        )
+
+
+def check_mixture(task: TaskConfig) -> None:
+    """Refuse a mixture of nothing, and parts or a difficulty where they say nothing."""
+    if task.name == MIXTURE and not task.mixture:
+        raise ConfigError(
+            'task.name is "mixture", but task.mixture lists no task; write the parts with their '
+            'weights: mixture = ["2 addition", "1 countdown"]'
+        )
+    if task.name != MIXTURE and task.mixture:
+        raise ConfigError(
+            f'task.mixture lists tasks, but task.name is {task.name!r}; make it "mixture", or '
+            "leave task.mixture out"
+        )
+    if task.name == MIXTURE and task.difficulty is not None:
+        raise ConfigError(
+            "task.difficulty is set, but each part of a mixture has its own; write it behind the "
+            f'name: "1 countdown@{task.difficulty}"'
         )

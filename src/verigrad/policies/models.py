@@ -86,6 +86,16 @@ def load_model(name: str, *, device: str) -> LoadedModel:
     return LoadedModel(model=model.to(device).eval(), tokenizer=tokenizer, source=source)
 
 
+def load_tokenizer(name: str) -> "PreTrainedTokenizerBase":
+    """Load a model's tokenizer without its weights; an alias is converted the first time.
+
+    Raises:
+        ModelError: the model cannot be found, or has no tokenizer that can be read.
+    """
+    files = ("*.json", "*.jinja", "*.model", "vocab.txt", "merges.txt")
+    return read_tokenizer(fetch(locate_model(name), files=files))
+
+
 def load_model_config(name: str) -> "PretrainedConfig":
     """Load a model's configuration without its weights, and without converting an alias.
 

@@ -1,16 +1,33 @@
 """Tasks: named collections of problems, each with the verifier that scores them."""
 
-from collections.abc import Callable
-
 from verigrad.config import DataConfig, TaskConfig
-from verigrad.config.names import GIVEN_IN_PYTHON
+from verigrad.config.names import GIVEN_IN_PYTHON, parts_of
+from verigrad.config.schema import MIXTURE, REASONING_GYM
 from verigrad.errors import TaskError
-from verigrad.tasks.addition import addition, toy
-from verigrad.tasks.base import Prepared, ProblemTask, Split, Task, normalised, problem_at, split
+from verigrad.tasks.base import (
+    Drawn,
+    EndlessTask,
+    FiniteTask,
+    FunctionTask,
+    Prepared,
+    ProblemTask,
+    Split,
+    Task,
+)
+from verigrad.tasks.builtin import TASKS
+from verigrad.tasks.mixture import Mixture, Part
+from verigrad.tasks.reasoning import reasoning_gym_task
+from verigrad.tasks.splitting import normalised, problem_at, split
 from verigrad.tasks.user import load_user_task
 
 __all__ = [
     "TASKS",
+    "Drawn",
+    "EndlessTask",
+    "FiniteTask",
+    "FunctionTask",
+    "Mixture",
+    "Part",
     "Prepared",
     "ProblemTask",
     "Split",
@@ -21,9 +38,6 @@ __all__ = [
     "split",
 ]
 
-TASKS: dict[str, Callable[[], Task]] = {"addition": addition, "toy": toy}
-"""The built-in tasks by name."""
-
 
 def load_task(config: TaskConfig, data: DataConfig | None = None) -> Task:
     """Make the task that a configuration names.
@@ -33,17 +47,33 @@ def load_task(config: TaskConfig, data: DataConfig | None = None) -> Task:
         data: how rows become problems, where the name is that of data.
 
     Raises:
-        TaskError: a task file cannot be loaded, or does not hold a usable task.
+        TaskError: a task file cannot be loaded, or does not hold a usable task; a difficulty is
+            none that the task has; a package is missing.
     """
+    if config.name == MIXTURE:
+        return Mixture(tuple(_part(text, data) for text in config.mixture))
+    if config.name in TASKS:
+        return TASKS[config.name](config.difficulty)
+    if config.difficulty is not None:
+        raise TaskError(
+            f"task.difficulty is {config.difficulty}, but {config.name} has none; only built-in "
+            "tasks have, which `verigrad tasks` lists"
+        )
+    if config.name.startswith(REASONING_GYM):
+        return reasoning_gym_task(config.name.removeprefix(REASONING_GYM))
     if config.name.startswith(GIVEN_IN_PYTHON):
         raise TaskError(
             f"the task {config.name.removeprefix(GIVEN_IN_PYTHON)!r} was given from Python, which "
             "no file names; pass it again: verigrad.resume(folder, task=...)"
         )
-    if config.name in TASKS:
-        return TASKS[config.name]()
-    if config.name.rpartition(":")[0].endswith(".py"):
+    _, colon, attribute = config.name.rpartition(":")
+    if colon and attribute.isidentifier():
         return load_user_task(config.name)
     from verigrad.tasks.data import data_task
 
     return data_task(config.name, data or DataConfig())
+
+
+def _part(text: str, data: DataConfig | None) -> Part:
+    weight, name, difficulty = parts_of(text)
+    return Part(weight, load_task(TaskConfig(name=name, difficulty=difficulty), data))

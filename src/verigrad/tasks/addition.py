@@ -11,14 +11,14 @@ def toy() -> ProblemTask:
     return ProblemTask("toy", problems, last_number)
 
 
-def addition() -> ProblemTask:
-    """Sums of two numbers from 1 to 20, asked in words: 400 problems.
+def addition(difficulty: int) -> ProblemTask:
+    """Sums of two numbers from 1 to 10 times the difficulty, asked in words: 400 at 2.
 
     A pair and its mirror image are the same content, so both are on the same side of the split.
     """
     problems = [
         _sum(a, b, task="addition", prompt=f"What is {a} + {b}? Answer with just the number.")
-        for a, b in _pairs(20)
+        for a, b in _pairs(10 * difficulty)
     ]
     return ProblemTask("addition", problems, last_number)
 

@@ -1,19 +1,19 @@
-"""What a task is, how it is split, and in which order its problems are drawn."""
+"""What a task is, and what its split is."""
 
-import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from verigrad.errors import TaskError
-from verigrad.hashing import Purpose, stable_hash
 from verigrad.types import Problem
 from verigrad.verifiers import Verifier
 
 
 class Task(Protocol):
-    """A named, indexable, finite collection of problems, and the verifier that scores them."""
+    """Problems with a name, and the verifier that scores them.
+
+    A task is a FiniteTask or an EndlessTask: its problems are listed, or made when they are drawn.
+    """
 
     @property
     def name(self) -> str:
@@ -25,12 +25,38 @@ class Task(Protocol):
         """Checks the completions of every problem."""
         ...
 
+
+@runtime_checkable
+class FiniteTask(Task, Protocol):
+    """A collection of problems that is indexed."""
+
     def __len__(self) -> int:
         """How many problems there are."""
         ...
 
     def __getitem__(self, index: int, /) -> Problem:
         """The problem at an index; the same one every time."""
+        ...
+
+
+@runtime_checkable
+class EndlessTask(Task, Protocol):
+    """Problems without end, each made when it is drawn."""
+
+    def problem(self, seed: int, index: int) -> Problem:
+        """The problem of a seed and an index from 0: the same one every time, in every process.
+
+        Problems of the same id are the same. Contents may come again; each id names the content.
+        """
+        ...
+
+
+@runtime_checkable
+class DividedTask(Task, Protocol):
+    """A task that holds problems out in its own way, as one that is made of others does."""
+
+    def divide(self, share: float, held_out: int) -> "Split":
+        """Do as ``split`` does."""
         ...
 
 
@@ -68,6 +94,34 @@ class ProblemTask:
         return self.problems[index]
 
 
+@dataclass(frozen=True)
+class FunctionTask:
+    """An endless task from a function of a seed and an index.
+
+    Example:
+        def double(seed: int, index: int) -> Problem:
+            return Problem(id=f"{index}", prompt=f"Double {index}.", reference=2 * index)
+
+        FunctionTask("double", double, last_number)
+    """
+
+    name: str
+    function: Callable[[int, int], Problem]
+    verifier: Verifier
+
+    def problem(self, seed: int, index: int) -> Problem:
+        """The problem of a seed and an index."""
+        return self.function(seed, index)
+
+
+class Drawn(Protocol):
+    """Problems to train on that are made when they are drawn."""
+
+    def at(self, seed: int, position: int) -> Problem:
+        """The problem at a position of the order in which a run draws."""
+        ...
+
+
 @runtime_checkable
 class Prepared(Protocol):
     """A task that has checked its problems itself, and is split without being read."""
@@ -86,87 +140,8 @@ class Prepared(Protocol):
 class Split:
     """A task's problems on both sides of the held-out split."""
 
-    training: Sequence[Problem]
-    """What may be trained on."""
+    training: Sequence[Problem] | Drawn
+    """What may be trained on: all of it, or where it is drawn from."""
 
     held_out: Sequence[Problem]
     """What is only evaluated."""
-
-
-def split(task: Task, share: float) -> Split:
-    """Hold problems out by a stable hash of their content, so that equal ones stay together.
-
-    Args:
-        task: the task.
-        share: of the problems, in [0, 1); about this many are held out, decided one by one.
-
-    Raises:
-        TaskError: nothing is left to train on, or to evaluate although ``share`` is above 0.
-    """
-    result = task.split(share) if isinstance(task, Prepared) else _split(task, share)
-    if not result.training or (share > 0 and not result.held_out):
-        empty = "to train on" if not result.training else "held out"
-        raise TaskError(
-            f"task {task.name!r} has {len(task)} problems, and with task.held_out = {share} "
-            f"none is {empty}; add problems or change task.held_out (0 holds none out)"
-        )
-    return result
-
-
-def _split(task: Task, share: float) -> Split:
-    problems = [task[index] for index in range(len(task))]
-    held = [stable_hash(Purpose.HELD_OUT, p.content_key) < share * 2.0**64 for p in problems]
-    return Split(
-        training=tuple(p for p, out in zip(problems, held, strict=True) if not out),
-        held_out=tuple(p for p, out in zip(problems, held, strict=True) if out),
-    )
-
-
-def normalised(text: str) -> str:
-    """A prompt without what makes no other question of it: case, white space, forms of letters."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
-Order = Literal["shuffled", "file"]
-
-
-def problem_at(
-    problems: Sequence[Problem], seed: int, position: int, order: Order = "shuffled"
-) -> Problem:
-    """The problem at a position of the endless order in which a run draws them.
-
-    Each epoch draws every problem once: shuffled anew, or as they stand. Depends on its arguments
-    only.
-    """
-    epoch, place = divmod(position, len(problems))
-    if order == "file":
-        return problems[place]
-    if len(problems) > SORTED_AT_MOST:
-        return problems[_permuted(len(problems), place, seed, Purpose.ORDER, epoch)]
-    return problems[_epoch_order(len(problems), seed, epoch)[place]]
-
-
-SORTED_AT_MOST = 2**16
-"""An order of more problems is never written down."""
-
-
-def _permuted(size: int, place: int, *key: object) -> int:
-    """Where a place goes in a permutation that takes no memory.
-
-    A Feistel network permutes the numbers below a power of four, and a number that it sends beyond
-    the size is sent on until it falls below.
-    """
-    half = ((size - 1).bit_length() + 1) // 2
-    low = (1 << half) - 1
-    while True:
-        left, right = place >> half, place & low
-        for turn in range(4):
-            left, right = right, left ^ (stable_hash(*key, turn, right) & low)
-        place = left << half | right
-        if place < size:
-            return place
-
-
-@lru_cache(maxsize=2)
-def _epoch_order(size: int, seed: int, epoch: int) -> list[int]:
-    return sorted(range(size), key=lambda index: stable_hash(seed, Purpose.ORDER, epoch, index))

@@ -16,9 +16,10 @@ def load_user_task(name: str) -> Task:
     found = load_from_file(name, kind="a task", error=TaskError)
     if callable(found) and not hasattr(found, "verifier"):
         found = _call(found, name)
-    missing = [
-        need for need in ("name", "verifier", "__len__", "__getitem__") if not hasattr(found, need)
-    ]
+    needs = ["name", "verifier"]
+    if not hasattr(found, "problem"):
+        needs += ["__len__", "__getitem__"]
+    missing = [need for need in needs if not hasattr(found, need)]
     if missing:
         raise TaskError(
             f"{name} is a {type(found).__name__} without {', '.join(missing)}; expected a task "

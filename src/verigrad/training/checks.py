@@ -7,11 +7,11 @@ import torch
 from verigrad.algorithms import Algorithm, algorithm_from
 from verigrad.config import Config
 from verigrad.errors import ConfigError, ModelError, TaskError
-from verigrad.tasks import Split, Task, normalised
+from verigrad.tasks import EndlessTask, FiniteTask, Task
 from verigrad.types import Problem, Prompt
 
-SAMPLE = 256
-"""Of the training problems that a run will not draw, so many prompts are measured too."""
+SOME = 8
+"""Problems of an endless task that are looked at before a run."""
 
 
 def checked_algorithm(config: Config) -> Algorithm:
@@ -37,76 +37,25 @@ def check_problems(task: Task) -> None:
     Raises:
         TaskError: names the item, and what was found there.
     """
-    for index in range(len(task)):
-        problem: object = task[index]
-        if not isinstance(problem, Problem):
-            raise TaskError(
-                f"task {task.name!r}: item {index} is a {type(problem).__name__}; expected a "
-                "verigrad.Problem"
-            )
-        if not _is_prompt(problem.prompt):
-            raise TaskError(
-                f"task {task.name!r}: problem {problem.id!r} has the prompt {problem.prompt!r:.80};"
-                ' expected text, or messages such as {"role": "user", "content": "What is 12 + 7?"}'
-            )
+    if isinstance(task, FiniteTask):
+        for index in range(len(task)):
+            _check_problem(task, index, task[index])
+    elif isinstance(task, EndlessTask):
+        for index in range(SOME):
+            _check_problem(task, index, task.problem(0, index))
 
 
-def check_sides(parts: Split) -> None:
-    """Refuse a held-out problem that is trained on, by its id or by its normalised prompt.
-
-    Raises:
-        TaskError: names both problems.
-    """
-    ids = {problem.id for problem in parts.training}
-    prompts = {_asked(problem): problem.id for problem in parts.training}
-    for problem in parts.held_out:
-        same = problem.id if problem.id in ids else prompts.get(_asked(problem))
-        if same is not None:
-            raise TaskError(
-                f"held-out problem {problem.id!r} is trained on, as {same!r}, which has the same "
-                f"{'id' if problem.id in ids else 'prompt'}; accuracy on it would say nothing; "
-                "give the two the same content"
-            )
-
-
-def _asked(problem: Problem) -> str:
-    if isinstance(problem.prompt, str):
-        return normalised(problem.prompt)
-    return normalised("\n".join(f"{turn['role']}: {turn['content']}" for turn in problem.prompt))
-
-
-def check_epochs(config: Config, problems: int) -> None:
-    """Refuse a run that draws its problems more often than the configuration allows.
-
-    Raises:
-        ConfigError: says how many steps are allowed.
-    """
-    epochs, drawn = config.task.epochs, config.run.steps * config.sampling.problems
-    if epochs is None or drawn <= epochs * problems:
-        return
-    allowed = epochs * problems // config.sampling.problems
-    raise ConfigError(
-        f"task.epochs is {epochs}, but {config.run.steps} steps of {config.sampling.problems} "
-        f"problems draw each of the {problems} training problems about {drawn / problems:.1f} "
-        f"times; set run.steps to at most {allowed}, or raise task.epochs"
-    )
-
-
-def draws(config: Config, problems: int) -> str:
-    """Say how often a run draws its training problems, and how many prompts were measured.
-
-    Args:
-        config: the run.
-        problems: how many training problems there are.
-    """
-    drawn = config.run.steps * config.sampling.problems
-    left = problems - drawn
-    if left <= 0:
-        return f"each training problem is drawn about {drawn / problems:.1f} times"
-    return (
-        f"{drawn} training problems are drawn once, and their prompts fit; of the other {left} "
-        f"prompts {min(left, SAMPLE)} were measured, and fit"
-    )
+def _check_problem(task: Task, index: int, problem: object) -> None:
+    if not isinstance(problem, Problem):
+        raise TaskError(
+            f"task {task.name!r}: item {index} is a {type(problem).__name__}; expected a "
+            "verigrad.Problem"
+        )
+    if not _is_prompt(problem.prompt):
+        raise TaskError(
+            f"task {task.name!r}: problem {problem.id!r} has the prompt {problem.prompt!r:.80};"
+            ' expected text, or messages such as {"role": "user", "content": "What is 12 + 7?"}'
+        )
 
 
 def _is_prompt(prompt: object) -> bool:

@@ -4,13 +4,15 @@ A metric without data is None. Everything but ``time/*`` and ``memory/*`` is the
 in a run that is repeated or resumed.
 """
 
+import math
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
 
 from verigrad.diagnosis import Metrics
 from verigrad.errors import BadNumbersError
-from verigrad.evaluation import FULL_MARKS, Evaluation
+from verigrad.evaluation import FULL_MARKS, Evaluation, summarise
+from verigrad.tasks.mixture import TASK
 from verigrad.training.step import Update
 from verigrad.types import Finish, Group, Status
 
@@ -23,6 +25,8 @@ def step_metrics(
     policy_version: int,
     entropy_coefficient: float | None = None,
     evaluation: Evaluation | None,
+    evaluated: Sequence[Group] = (),
+    parts: Sequence[str] = (),
     times: Mapping[str, float],
 ) -> Metrics:
     """Everything that is logged about a step.
@@ -34,11 +38,15 @@ def step_metrics(
         policy_version: optimiser updates so far, this step's included.
         entropy_coefficient: weight of the entropy bonus in this step; None without one.
         evaluation: on held-out problems after this step, if there was one.
+        evaluated: the groups of that evaluation.
+        parts: the names of the tasks of a mixture.
         times: seconds, by name.
     """
     return {
         "step": step,
         **_rollout_metrics(groups),
+        **_reward_part_metrics(groups),
+        **_task_metrics(groups, evaluated, parts),
         **_update_metrics(update),
         "optimizer/updates": policy_version,
         "optimizer/entropy_coefficient": entropy_coefficient,
@@ -56,7 +64,7 @@ def _rollout_metrics(groups: Sequence[Group]) -> dict[str, int | float | None]:
     # A failed verification says nothing about the policy, so such a group is neither.
     full = [group for group in groups if group.rewards]
     return {
-        **_reward_metrics(rewards),
+        **_mean_and_deviation("reward", rewards),
         "groups/total": len(groups),
         "groups/with_signal": sum(group.has_signal for group in groups),
         "groups/all_right": sum(min(group.rewards) >= FULL_MARKS for group in full),
@@ -72,11 +80,42 @@ def _rollout_metrics(groups: Sequence[Group]) -> dict[str, int | float | None]:
     }
 
 
-def _reward_metrics(rewards: Sequence[float]) -> dict[str, float | None]:
+def _reward_part_metrics(groups: Sequence[Group]) -> dict[str, float | None]:
+    """Of each named part of the rewards, over the verdicts that have it."""
+    parts: dict[str, list[float]] = {}
+    for rollout in (rollout for group in groups for rollout in group.scored):
+        for name, value in rollout.verdict.components.items():
+            parts.setdefault(name, []).append(value)
+    found: dict[str, float | None] = {}
+    for name, values in sorted(parts.items()):
+        # A part may be anything, and only what trains has to be a finite number.
+        finite = [value for value in values if math.isfinite(value)]
+        found |= _mean_and_deviation(f"reward/part/{name}", finite)
+    return found
+
+
+def _task_metrics(
+    groups: Sequence[Group], evaluated: Sequence[Group], names: Sequence[str]
+) -> dict[str, float | None]:
+    """Of each task of a mixture, the rewards of the step and the accuracy of the evaluation."""
+    found: dict[str, float | None] = {}
+    for name in names:
+        rewards = [reward for group in _of_task(groups, name) for reward in group.rewards]
+        summary = summarise(_of_task(evaluated, name))
+        found |= _mean_and_deviation(f"reward/task/{name}", rewards)
+        found[f"eval/task/{name}/accuracy"] = summary.accuracy if summary else None
+    return found
+
+
+def _of_task(groups: Sequence[Group], name: str) -> list[Group]:
+    return [group for group in groups if group.problem.metadata.get(TASK) == name]
+
+
+def _mean_and_deviation(area: str, rewards: Sequence[float]) -> dict[str, float | None]:
     try:
         return {
-            "reward/mean": statistics.fmean(rewards) if rewards else None,
-            "reward/deviation": statistics.stdev(rewards) if len(rewards) > 1 else None,
+            f"{area}/mean": statistics.fmean(rewards) if rewards else None,
+            f"{area}/deviation": statistics.stdev(rewards) if len(rewards) > 1 else None,
         }
     except OverflowError as error:
         raise BadNumbersError(

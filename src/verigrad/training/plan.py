@@ -6,6 +6,7 @@ size kept per layer and token; logits are those that exist at a time, in trainin
 of every completion is drawn; to which comes Python with its libraries.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +14,10 @@ from verigrad.config import Config
 from verigrad.core.head import LOGITS_AT_ONCE
 from verigrad.engines.local import ROWS_AT_ONCE
 from verigrad.policies.models import count_parameters, load_model_config
-from verigrad.tasks import Prepared, load_task
-from verigrad.training.checks import check_epochs, checked_algorithm
+from verigrad.tasks import Prepared, Split, Task, load_task
+from verigrad.training.checks import checked_algorithm
 from verigrad.training.folder import check_free
-from verigrad.training.setup import checked_split
+from verigrad.training.problems import checked_split, describe_split, finite
 
 FLOAT = 4
 VECTORS_PER_LAYER = 20
@@ -48,23 +49,20 @@ def plan(config: Config) -> str:
     check_free(config.run.folder)
     algorithm = checked_algorithm(config)
     task = load_task(config.task, config.data)
-    parts = checked_split(task, config.task.held_out)
-    check_epochs(config, len(parts.training))
-    size = _size(config, len(task))
+    parts = checked_split(task, config)
+    size = _size(config, task)
     run, sampling = config.run, config.sampling
     drawn = run.steps * sampling.problems
     rows = sampling.problems * sampling.completions
     lines = {
-        "task": f"{task.name}: {len(parts.training)} problems to train on, "
-        f"{len(parts.held_out)} held out",
+        "task": f"{task.name}: {describe_split(parts)}",
         "model": f"{config.model.name}: {size.parameters:,} parameters, all of them trained",
         "algorithm": algorithm.name,
         "a step": f"{sampling.problems} problems x {sampling.completions} completions = {rows} "
         f"completions of at most {sampling.max_new_tokens} tokens = at most "
         f"{rows * sampling.max_new_tokens:,} new tokens",
-        "the run": f"{run.steps} steps draw {drawn:,} problems, each about "
-        f"{drawn / len(parts.training):.1f} times, and at most "
-        f"{drawn * sampling.completions * sampling.max_new_tokens:,} new tokens",
+        "the run": f"{run.steps} steps draw {drawn:,} problems{_how_often(drawn, parts)}, and at "
+        f"most {drawn * sampling.completions * sampling.max_new_tokens:,} new tokens",
         "evaluation": _evaluations(config, len(parts.held_out)),
         "memory": f"about {_bytes(_memory(config, size))}",
         "disk": f"about {_bytes(_disk(config, size))}: {_saved(config)} and the final policy",
@@ -75,6 +73,12 @@ def plan(config: Config) -> str:
         lines["data"] = "; ".join(notes)
     width = max(map(len, lines))
     return "\n".join(f"{name:<{width}}  {text}" for name, text in lines.items())
+
+
+def _how_often(drawn: int, parts: Split) -> str:
+    if not isinstance(parts.training, Sequence):
+        return ""
+    return f", each about {drawn / len(parts.training):.1f} times"
 
 
 def _evaluations(config: Config, held_out: int) -> str:
@@ -111,10 +115,10 @@ def _disk(config: Config, size: Size) -> int:
     return (config.checkpoint.keep + 1) * checkpoint + FLOAT * size.parameters
 
 
-def _size(config: Config, problems: int) -> Size:
+def _size(config: Config, task: Task) -> Size:
     if config.model.name == "tabular":
         positions, answers = config.sampling.max_new_tokens, 10
-        count = problems * positions * answers
+        count = len(finite(task)) * positions * answers
         return Size(parameters=count, layers=1, hidden=1, vocabulary=answers)
     model: Any = load_model_config(config.model.name)
     text = model.get_text_config()

@@ -15,13 +15,13 @@ from verigrad.evaluation import Evaluation, describe, summarise
 from verigrad.hashing import Purpose
 from verigrad.tasks import Prepared, Task, load_task
 from verigrad.training.checkpoint import checkpoints, load_checkpoint
-from verigrad.training.checks import check_device, check_lengths, draws
+from verigrad.training.checks import check_device, check_lengths
 from verigrad.training.folder import RunFolder, check_free, make_folder
+from verigrad.training.problems import checked_split, describe_split, draws, problems_to_evaluate
 from verigrad.training.progress import Progress, duration
 from verigrad.training.records import read_lines, set_aside_after, side_by_side
 from verigrad.training.setup import (
     Setup,
-    checked_split,
     device_for,
     greedy,
     load_policy,
@@ -130,10 +130,10 @@ def evaluate(model_or_run: str, config: Config) -> str:
         UserError: the model, the run or the task cannot be used.
     """
     task = load_task(config.task, config.data)
-    parts = checked_split(task, config.task.held_out)
+    parts = checked_split(task, config)
     device = device_for(config)
     check_device(device)
-    problems = tuple((parts.held_out or parts.training)[: config.evaluation.problems or None])
+    problems = problems_to_evaluate(parts, config)
     policy = load_policy(config, task, device, _model_in(model_or_run))
     prompts = [policy.encode(problem) for problem in problems]
     check_lengths(prompts, policy.max_positions, config.sampling.max_new_tokens)
@@ -213,14 +213,13 @@ def _announce(progress: Progress, setup: Setup, folder: RunFolder) -> None:
     progress.note(
         f"{config.model.name} learns {setup.task.name} with {setup.algorithm.name}: "
         f"{config.run.steps} steps of {config.sampling.problems} problems x "
-        f"{config.sampling.completions} completions; {len(setup.split.training)} problems to "
-        f"train on, {len(setup.split.held_out)} held out; {setup.reasons['threads']}"
+        f"{config.sampling.completions} completions; {describe_split(setup.split)}; "
+        f"{setup.reasons['threads']}"
     )
-    progress.note(draws(config, len(setup.split.training)))
-    for note in setup.task.notes if isinstance(setup.task, Prepared) else ():
+    of_task = setup.task.notes if isinstance(setup.task, Prepared) else ()
+    of_algorithm = (f"note: {note}" for note in setup.algorithm.notes)
+    for note in (draws(config, setup.split), *of_task, *of_algorithm):
         progress.note(note)
-    for note in setup.algorithm.notes:
-        progress.note(f"note: {note}")
     progress.note(f"everything is written to {folder.root}")
 
 

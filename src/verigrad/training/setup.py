@@ -16,17 +16,14 @@ from verigrad.policies.base import Policy
 from verigrad.policies.causal_lm import CausalLM
 from verigrad.policies.models import load_model
 from verigrad.policies.tabular import TabularPolicy
-from verigrad.tasks import Prepared, Split, Task, load_task, problem_at, split
+from verigrad.tasks import Mixture, Split, Task, load_task
 from verigrad.training.checks import (
-    SAMPLE,
     check_device,
-    check_epochs,
     check_lengths,
-    check_problems,
-    check_sides,
     checked_algorithm,
 )
 from verigrad.training.decisions import Decisions, choose_device, choose_threads, cores
+from verigrad.training.problems import checked_split, finite, render_prompts
 from verigrad.types import Problem, Prompt, Sampling
 
 
@@ -44,7 +41,7 @@ class Setup:
     """The frozen policy of the divergence term, if there is one."""
 
     prompts: Mapping[str, Prompt]
-    """By problem id: every prompt this run will use, rendered once."""
+    """By problem id: the prompts this run will use, rendered once; the first RENDERED of them."""
 
     sampling: Sampling
     """How training completions are drawn."""
@@ -56,9 +53,27 @@ class Setup:
     """Why, by the name of the decision."""
 
     @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of the tasks of a mixture; none where the task is no mixture."""
+        return self.task.names if isinstance(self.task, Mixture) else ()
+
+    @property
     def evaluated(self) -> tuple[Problem, ...]:
         """The held-out problems that are evaluated, the same ones every time."""
         return tuple(self.split.held_out[: self.config.evaluation.problems])
+
+    def prompt_of(self, problem: Problem) -> Prompt:
+        """The prompt of a problem: as it was rendered before the run, or rendered now.
+
+        Raises:
+            ModelError: a prompt that was not looked at before the run does not fit.
+        """
+        known = self.prompts.get(problem.id)
+        if known is not None:
+            return known
+        prompt = self.policy.encode(problem)
+        check_lengths([prompt], self.policy.max_positions, self.sampling.max_new_tokens)
+        return prompt
 
     @property
     def greedy(self) -> Sampling:
@@ -88,8 +103,7 @@ def prepare(config: Config, task: Task | None = None, decided: Decisions | None 
     """
     algorithm = checked_algorithm(config)
     task = load_task(config.task, config.data) if task is None else task
-    parts = checked_split(task, config.task.held_out)
-    check_epochs(config, len(parts.training))
+    parts = checked_split(task, config)
     device = decided.device if decided else device_for(config)
     check_device(device)
     shares = decided.shares_prompts if decided else None
@@ -115,22 +129,6 @@ def prepare(config: Config, task: Task | None = None, decided: Decisions | None 
     )
 
 
-def checked_split(task: Task, held_out: float) -> Split:
-    """Split a task, and make sure that no held-out problem can be drawn for training.
-
-    Raises:
-        TaskError: an item is no usable problem, an id or a prompt is on both sides, or a side is
-            empty that should not be.
-    """
-    if isinstance(task, Prepared):
-        # Its rows were checked when they were indexed, and their prompts decide the sides.
-        return split(task, held_out)
-    check_problems(task)
-    parts = split(task, held_out)
-    check_sides(parts)
-    return parts
-
-
 def load_policy(
     config: Config,
     task: Task,
@@ -154,8 +152,9 @@ def load_policy(
     if config.model.name != "tabular":
         loaded = load_model(folder or config.model.name, device=device)
         return CausalLM(loaded.model, loaded.tokenizer, shares_prompts=shares_prompts)
+    problems = finite(task)
     policy = TabularPolicy(
-        [task[index].id for index in range(len(task))],
+        [problems[index].id for index in range(len(problems))],
         positions=config.sampling.max_new_tokens,
         seed=config.run.seed,
     )
@@ -193,32 +192,6 @@ def _saved_table(folder: Path) -> torch.Tensor:
             f'{folder} holds no table that can be read, and the configuration has model = "tabular"'
             f"; name a tabular run, or the model's own configuration ({error})"
         ) from error
-
-
-def render_prompts(config: Config, parts: Split, policy: Policy) -> dict[str, Prompt]:
-    """Render every prompt that the run will use, and measure it against the model's limit.
-
-    So are the SAMPLE next ones of the training problems that it will not draw.
-
-    Raises:
-        ModelError: a prompt and its completion do not fit; names the problem.
-    """
-    drawn = min(len(parts.training), config.run.steps * config.sampling.problems)
-    problems = [
-        *(
-            problem_at(parts.training, config.run.seed, position, config.task.order)
-            for position in range(drawn)
-        ),
-        *parts.held_out[: config.evaluation.problems],
-    ]
-    prompts = {problem.id: policy.encode(problem) for problem in problems}
-    rest = (
-        policy.encode(problem_at(parts.training, config.run.seed, position, config.task.order))
-        for position in range(drawn, min(drawn + SAMPLE, len(parts.training)))
-    )
-    for some in (prompts.values(), rest):
-        check_lengths(some, policy.max_positions, config.sampling.max_new_tokens)
-    return prompts
 
 
 def device_for(config: Config) -> str:

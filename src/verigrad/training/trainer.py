@@ -12,7 +12,7 @@ from verigrad.config import OptimizerConfig
 from verigrad.diagnosis import findings
 from verigrad.engines import Draws, Engine
 from verigrad.errors import TooManyFailuresError, VerigradError
-from verigrad.evaluation import Evaluation, summarise
+from verigrad.evaluation import summarise
 from verigrad.hashing import Purpose, stable_hash
 from verigrad.tasks import problem_at
 from verigrad.training.checkpoint import save_checkpoint
@@ -91,12 +91,22 @@ class Trainer:
     def _before(self) -> None:
         """Evaluate the untrained policy, as step 0."""
         started = time.perf_counter()
-        evaluation, seconds = self._evaluate(step=0)
+        evaluated, seconds = self._evaluate(step=0)
+        evaluation = summarise(evaluated)
         if evaluation is None:
             return
         times = {"evaluate": seconds, "step": time.perf_counter() - started}
         self._metrics.write(
-            step_metrics(0, [], None, policy_version=0, evaluation=evaluation, times=times)
+            step_metrics(
+                0,
+                [],
+                None,
+                policy_version=0,
+                evaluation=evaluation,
+                evaluated=evaluated,
+                parts=self._setup.parts,
+                times=times,
+            )
         )
         self._progress.note(f"held-out accuracy before training: {evaluation.accuracy:.2f}")
 
@@ -120,9 +130,9 @@ class Trainer:
         due = step == config.run.steps or (
             config.evaluation.every > 0 and step % config.evaluation.every == 0
         )
-        evaluation = None
+        evaluated: list[Group] = []
         if due:
-            evaluation, times["evaluate"] = self._evaluate(step)
+            evaluated, times["evaluate"] = self._evaluate(step)
         times["step"] = time.perf_counter() - started
         metrics = step_metrics(
             step,
@@ -130,7 +140,9 @@ class Trainer:
             done,
             policy_version=state.policy_version,
             entropy_coefficient=coefficient,
-            evaluation=evaluation,
+            evaluation=summarise(evaluated),
+            evaluated=evaluated,
+            parts=self._setup.parts,
             times=times,
         )
         self._rollouts.write_all(rollout_records(groups, step=step, purpose=Purpose.TRAIN))
@@ -145,7 +157,7 @@ class Trainer:
         self, problems: Sequence[Problem], completions: int, sampling: Sampling, draws: Draws
     ) -> tuple[list[Group], dict[str, float]]:
         """Sample and verify; the seconds of each."""
-        prompts = [self._setup.prompts[problem.id] for problem in problems]
+        prompts = [self._setup.prompt_of(problem) for problem in problems]
         started = time.perf_counter()
         sampled = self._engine.generate(prompts, completions, sampling, draws)
         generated = time.perf_counter()
@@ -221,16 +233,16 @@ class Trainer:
             state.reset_reference()
         self._engine.sync(state.policy_version)
 
-    def _evaluate(self, step: int) -> tuple[Evaluation | None, float]:
+    def _evaluate(self, step: int) -> tuple[list[Group], float]:
         """Greedy completions of the held-out problems, and the seconds they took."""
         problems = self._setup.evaluated
         if not problems:
-            return None, 0.0
+            return [], 0.0
         started = time.perf_counter()
         draws = Draws(seed=self._setup.config.run.seed, purpose=Purpose.EVALUATE, step=step)
         groups, _ = self._collect(problems, 1, self._setup.greedy, draws)
         self._rollouts.write_all(rollout_records(groups, step=step, purpose=Purpose.EVALUATE))
-        return summarise(groups), time.perf_counter() - started
+        return groups, time.perf_counter() - started
 
     def _diagnose(self) -> None:
         """Record what is found, and say it once per cause."""

@@ -8,10 +8,10 @@ from typing import Any
 from verigrad.config import DataConfig
 from verigrad.config.checks import shown
 from verigrad.errors import ConfigError
-from verigrad.tasks.base import normalised
 from verigrad.tasks.data.cells import Cells, Template
 from verigrad.tasks.data.json_text import BadJsonError, Written, parse_json
 from verigrad.tasks.data.rows import Row, said
+from verigrad.tasks.splitting import normalised
 from verigrad.types import Message
 
 ROLES = ("system", "user", "assistant")
