@@ -57,6 +57,12 @@ def task(name: str, base: Path) -> str:
     return _in_a_file(name, base, TASKS, TASK_NAMES)
 
 
+def is_data(name: str) -> bool:
+    """Whether the name of a task is that of a file of rows, a folder, or a dataset of the hub."""
+    is_file = name.lower().endswith(DATA_SUFFIXES)
+    return is_file or os.path.isdir(name) or re.fullmatch(HUB_ID, name) is not None
+
+
 def verifier(name: str, base: Path) -> str:
     """Check a verifier's name: ``file.py:name`` gets an absolute path, a built-in one stays.
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from verigrad.config import DataConfig, TaskConfig
-from verigrad.config.names import GIVEN_IN_PYTHON
+from verigrad.config.names import GIVEN_IN_PYTHON, is_data
 from verigrad.errors import TaskError
 from verigrad.tasks.addition import addition, toy
 from verigrad.tasks.base import Prepared, ProblemTask, Split, Task, normalised, problem_at, split
@@ -42,7 +42,7 @@ def load_task(config: TaskConfig, data: DataConfig | None = None) -> Task:
         )
     if config.name in TASKS:
         return TASKS[config.name]()
-    if config.name.rpartition(":")[0].endswith(".py"):
+    if not is_data(config.name):
         return load_user_task(config.name)
     from verigrad.tasks.data import data_task
 
