@@ -562,7 +562,7 @@ def test_every_toml_block_of_the_pages_is_a_part_of_a_configuration(tmp_path):
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for block in re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-            for file in re.findall(r'"([\w-]+\.py):', block):
+            for file in re.findall(r'"([\w-]+\.(?:py(?=:)|jsonl))', block):
                 (tmp_path / file).touch()
             whole = {"task": "toy", "model": "tabular"} | tomllib.loads(block)
             config_from(whole, source=str(page), base=tmp_path)

@@ -354,16 +354,17 @@ def test_a_file_is_loaded_split_and_drawn_from_without_being_in_memory() -> None
     count = 20_000
     with Path("t.jsonl").open("w") as file:
         for n in range(count):
-            file.write(json.dumps({"prompt": f"What is {n}? {'x' * 200}", "answer": n}) + "\n")
+            file.write(json.dumps({"prompt": f"What is {n}? {'x' * 600}", "answer": n}) + "\n")
+    load("small.jsonl", ROW)
     tracemalloc.start()
     parts = split(load("t.jsonl", verifier="exact"), 0.2)
     drawn = [problem_at(parts.training, 0, position).id for position in range(50)]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(set(drawn)) == 50
-    assert Path("t.jsonl").stat().st_size > 4_500_000
-    # Indices, hashes and one order of 20 000 places, and nothing of the text.
-    assert peak < 150 * count
+    assert Path("t.jsonl").stat().st_size > 630 * count
+    # The index and one order of 16 000 places, and nothing of the text.
+    assert peak < 200 * count
 
 
 @given(st.integers(1, 300), st.integers(0, 5))

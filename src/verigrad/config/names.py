@@ -95,6 +95,12 @@ def parts_of(part: str) -> tuple[int, str, int | None]:
     return int(weight), name, None if difficulty is None else int(difficulty)
 
 
+def is_data(name: str) -> bool:
+    """Whether the name of a task is that of a file of rows, a folder, or a dataset of the hub."""
+    is_file = name.lower().endswith(DATA_SUFFIXES)
+    return is_file or os.path.isdir(name) or re.fullmatch(HUB_ID, name) is not None
+
+
 def verifier(name: str, base: Path) -> str:
     """Check a verifier's name: ``file.py:name`` gets an absolute path, a built-in one stays.
 

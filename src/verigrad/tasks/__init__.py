@@ -1,7 +1,7 @@
 """Tasks: named collections of problems, each with the verifier that scores them."""
 
 from verigrad.config import DataConfig, TaskConfig
-from verigrad.config.names import GIVEN_IN_PYTHON, parts_of
+from verigrad.config.names import GIVEN_IN_PYTHON, is_data, parts_of
 from verigrad.config.schema import MIXTURE, REASONING_GYM
 from verigrad.errors import TaskError
 from verigrad.tasks.base import (
@@ -66,8 +66,7 @@ def load_task(config: TaskConfig, data: DataConfig | None = None) -> Task:
             f"the task {config.name.removeprefix(GIVEN_IN_PYTHON)!r} was given from Python, which "
             "no file names; pass it again: verigrad.resume(folder, task=...)"
         )
-    _, colon, attribute = config.name.rpartition(":")
-    if colon and attribute.isidentifier():
+    if not is_data(config.name):
         return load_user_task(config.name)
     from verigrad.tasks.data import data_task
 
