@@ -11,10 +11,10 @@ from running import ON_PATH
 from verigrad.config import TaskConfig
 from verigrad.errors import TaskError
 from verigrad.tasks import TASKS, FunctionTask, load_task, problem_at, split
-from verigrad.tasks.base import is_held_out
 from verigrad.tasks.countdown import check_countdown
 from verigrad.tasks.dice import Dice
 from verigrad.tasks.sorting import check_order
+from verigrad.tasks.splitting import is_held_out
 from verigrad.training.showing import answer_of
 from verigrad.types import Problem
 from verigrad.verifiers import last_number, verify

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from verigrad import cache
 from verigrad.config.schema import MODELS
-from verigrad.errors import ModelError
+from verigrad.errors import ModelError, UserError
 from verigrad.policies import bundled
 from verigrad.policies.models import (
     count_parameters,
@@ -43,12 +44,12 @@ def test_a_converted_model_is_located_without_torch_or_transformers(tmp_path):
 def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
     monkeypatch.setenv("VERIGRAD_CACHE", str(tmp_path / "own"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert bundled.cache_folder() == tmp_path / "own"
+    assert cache.cache_folder() == tmp_path / "own"
     monkeypatch.delenv("VERIGRAD_CACHE")
-    assert bundled.cache_folder() == tmp_path / "xdg" / "verigrad"
+    assert cache.cache_folder() == tmp_path / "xdg" / "verigrad"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert bundled.cache_folder() == tmp_path / ".cache" / "verigrad"
+    assert cache.cache_folder() == tmp_path / ".cache" / "verigrad"
 
 
 def a_package(path: Path, content: bytes) -> bundled.BundledModel:
@@ -106,7 +107,7 @@ def test_a_folder_appears_only_when_it_is_complete(tmp_path):
         (folder / "config.json").write_text("{}")
         assert not (tmp_path / "cache" / "model").exists()
 
-    bundled.publish(write, tmp_path / "cache" / "model")
+    cache.publish(write, tmp_path / "cache" / "model")
     assert [p.name for p in (tmp_path / "cache").rglob("*")] == ["model", "config.json"]
 
 
@@ -117,7 +118,7 @@ def test_a_conversion_that_is_interrupted_leaves_nothing(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        bundled.publish(write, tmp_path / "model")
+        cache.publish(write, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -129,17 +130,17 @@ def test_two_conversions_at_once_both_end_well(tmp_path):
         (folder / "config.json").write_text("{}")
         both_written.wait()
 
-    second = threading.Thread(target=bundled.publish, args=(write, tmp_path / "model"))
+    second = threading.Thread(target=cache.publish, args=(write, tmp_path / "model"))
     second.start()
-    bundled.publish(write, tmp_path / "model")
+    cache.publish(write, tmp_path / "model")
     second.join()
     assert [p.name for p in tmp_path.rglob("*")] == ["model", "config.json"]
 
 
 def test_a_cache_that_cannot_be_written_names_the_variable_that_moves_it(tmp_path):
     (tmp_path / "cache").write_text("a file, not a folder")
-    with pytest.raises(ModelError, match="VERIGRAD_CACHE"):
-        bundled.publish(lambda folder: folder.mkdir(), tmp_path / "cache" / "model")
+    with pytest.raises(UserError, match="VERIGRAD_CACHE"):
+        cache.publish(lambda folder: folder.mkdir(), tmp_path / "cache" / "model")
 
 
 def smollm2_is_installed() -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from code_cases import run_code_case
+from data_cases import run_data_case
 
 from verigrad.errors import VerigradError
 from verigrad.types import Verdict
@@ -93,7 +94,10 @@ MAKERS: dict[str, Callable[[dict[str, Any]], Verifier]] = {
 }
 RUNNERS: dict[str, Callable[[dict[str, Any]], Got]] = {
     kind: (lambda case, make=make: judged(make, case)) for kind, make in MAKERS.items()
-} | {"code": lambda case: outcome_of(run_code_case(case))}
+} | {
+    "code": lambda case: outcome_of(run_code_case(case)),
+    "data": lambda case: Got(*run_data_case(case)),
+}
 """How each kind of case is run."""
 
 
@@ -122,6 +126,12 @@ def of_kind(kind: str, *, contested: bool) -> list[dict[str, Any]]:
         count = sum(case["kind"] == kind for case in CASES)
         pytest.skip(f"{count} cases of kind {kind} are not run")
     return [case for case in CASES if (case["kind"], case["contested"]) == (kind, contested)]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the indexes of the cases' files out of the user's cache."""
+    monkeypatch.setenv("VERIGRAD_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -162,8 +162,40 @@ def test_a_model_that_is_nothing_fails_at_once(model, message, write, tmp_path):
         ("words.py:", 'is "words.py:"; after the colon comes a name that the file defines, found'),
         ("words.py:task", 'is "words.py:task", but there is no file {here}/words.py'),
         ("C:/words.py:task", 'is "C:/words.py:task", but there is no file {here}/C:/words.py'),
+        ("words.jsonl", 'is "words.jsonl", but there is no file {here}/words.jsonl'),
+        ("words.jsonl.gz", 'is "words.jsonl.gz"; it must be addition, arithmetic, '),
+        ("../nowhere", 'is "../nowhere"; it must be addition, arithmetic, '),
     ],
 )
 def test_a_task_that_is_nothing_fails_at_once(task, message, write, tmp_path):
     text = refusal(write(f'task = "{task}"\nmodel = "tabular"'))
     assert text.startswith(f"run.toml: task.name {message.format(here=tmp_path)}")
+
+
+@pytest.mark.parametrize("name", ["words.jsonl", "WORDS.CSV", "saved"])
+def test_a_task_that_is_data_gets_an_absolute_path(name, write, tmp_path):
+    (tmp_path / "saved").mkdir()
+    (tmp_path / name).touch()
+    config = load_config(write(f'task = "{name}"\nmodel = "tabular"'))
+    assert config.task.name == str(tmp_path / name)
+
+
+def test_a_task_of_the_hub_keeps_its_name(write):
+    assert load_config(write('task = "a/b"\nmodel = "tabular"')).task.name == "a/b"
+
+
+def test_a_verifier_that_is_none_fails_at_once(write):
+    text = refusal(write(SMALLEST + '[data]\nverifier = "nummber"'))
+    assert text.startswith('run.toml: data.verifier is "nummber"; did you mean "number"? it must')
+
+
+def test_several_columns_are_a_list_or_separated_by_commas(write):
+    path = write(SMALLEST + '[data]\nanswer = ["entry", "tests"]\njson_columns = ["tests"]')
+    assert load_config(path).data.answer == ("entry", "tests")
+    changed = load_config(path, [("data.json_columns", "tests, inputs")])
+    assert changed.data.json_columns == ("tests", "inputs")
+
+
+def test_a_list_of_something_else_is_refused(write):
+    text = refusal(write(SMALLEST + "[data]\njson_columns = [1]"))
+    assert text == "run.toml: data.json_columns is an array; it must be a list of texts in quotes"

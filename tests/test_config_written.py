@@ -1,6 +1,7 @@
 """A configuration written down again; the files and pages of the repository; the schema."""
 
 import dataclasses
+import json
 import re
 import subprocess
 import sys
@@ -47,7 +48,20 @@ def values(hint: object) -> st.SearchStrategy:
     return st.none()
 
 
+COLUMN = st.text("äΩ\"'\\#= x", min_size=1)
+SEVERAL_LINES = st.text("{q}\n\t\"'\\ä", min_size=1).map(lambda text: f"{text}.")
+COLUMNS = st.lists(COLUMN, max_size=3).map(tuple)
 WRITTEN = {
+    "data.prompt": SEVERAL_LINES,
+    "data.answer": COLUMN | COLUMNS,
+    "data.answer_after": st.none() | SEVERAL_LINES,
+    "data.id": st.none() | COLUMN,
+    "data.verifier": st.none() | st.sampled_from(VERIFIERS),
+    "data.system": st.none() | SEVERAL_LINES,
+    "data.shot_answer": st.none() | SEVERAL_LINES,
+    "data.json_columns": COLUMNS,
+    "data.subset": st.none() | COLUMN,
+    "data.split": COLUMN,
     "task.name": st.sampled_from(TASKS),
     "task.mixture": st.just(()),
     "model.name": st.sampled_from(MODELS),
@@ -87,10 +101,9 @@ def test_a_configuration_said_on_the_command_line_is_the_one_in_a_file(tmp_path_
     path = tmp_path_factory.mktemp("smallest") / "run.toml"
     path.write_text(SMALLEST)
     overrides = [
-        (f"{section}.{name}", str(value))
+        (f"{section}.{name}", json.dumps(value) if isinstance(value, list) else str(value))
         for section, keys in tomllib.loads(to_toml(config)).items()
         for name, value in keys.items()
-        if value != []
     ]
     assert load_config(path, overrides) == config
 
@@ -123,7 +136,7 @@ def test_every_toml_block_of_the_pages_is_a_part_of_a_configuration(tmp_path):
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for block in re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-            for file in re.findall(r'"([\w-]+\.py):', block):
+            for file in re.findall(r'"([\w-]+\.(?:py(?=:)|jsonl))', block):
                 (tmp_path / file).touch()
             whole = {"task": "toy", "model": "tabular"} | tomllib.loads(block)
             config_from(whole, source=str(page), base=tmp_path)

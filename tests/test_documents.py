@@ -3,6 +3,7 @@
 import ast
 import re
 import runpy
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -48,8 +49,12 @@ def model(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch) -> Path:
+def here(tmp_path, tmp_path_factory, monkeypatch) -> Path:
+    """A folder with the data of the examples, which nothing else is to be written beside."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VERIGRAD_CACHE", str(tmp_path_factory.mktemp("cache")))
+    for file in (REPOSITORY / "examples").glob("*.jsonl"):
+        shutil.copy(file, tmp_path)
     return tmp_path
 
 
@@ -61,17 +66,23 @@ def on_a_tiny_model(text: str, model: Path) -> list[str]:
 
 
 def test_the_examples_and_the_page_of_the_project_are_among_them():
-    assert {"examples/toy.toml", "examples/addition.toml", "README.md:1"} <= set(NAMES)
+    assert {
+        "examples/toy.toml",
+        "examples/addition.toml",
+        "examples/word-problems.toml",
+        "README.md:1",
+    } <= set(NAMES)
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=NAMES)
 def test_every_configuration_is_planned(text, model, here, capsys):
     (here / "run.toml").write_text(text)
+    before = set(here.iterdir())
     assert main(["plan", "run.toml", *on_a_tiny_model(text, model)]) == 0
     task = tomllib.loads(text)["task"]
     name = task if isinstance(task, str) else task["name"]
-    assert capsys.readouterr().out.startswith(f"task        {name}: ")
-    assert [path.name for path in here.iterdir()] == ["run.toml"]
+    assert capsys.readouterr().out.startswith(f"task        {Path(name).stem}: ")
+    assert set(here.iterdir()) == before
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=NAMES)

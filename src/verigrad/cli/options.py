@@ -41,7 +41,7 @@ def _keyoption_of(key: Key, doc: str, group: Group) -> inspect.Parameter:
         help=" ".join(doc.replace("``", "").split()) + accepted,
         metavar="VALUE",
         group=group,
-        show_default=False if key.default in (None, MISSING) else str(key.default),
+        show_default=False if key.default in (None, MISSING, ()) else str(key.default),
     )
     return inspect.Parameter(
         # A Python name has no dots; no name in the schema has two underscores.

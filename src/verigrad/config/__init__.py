@@ -7,12 +7,12 @@ from verigrad.config.algorithm import (
     PRESETS,
     AlgorithmConfig,
 )
+from verigrad.config.data import DATA_SUFFIXES, VERIFIERS, DataConfig
 from verigrad.config.loading import config_from, load_config, to_toml
 from verigrad.config.schema import (
     MODELS,
     SHORTHAND,
     TASKS,
-    VERIFIERS,
     CheckpointConfig,
     Config,
     EvaluationConfig,
@@ -27,6 +27,7 @@ from verigrad.config.schema import (
 __all__ = [
     "ADVANTAGES",
     "AGGREGATIONS",
+    "DATA_SUFFIXES",
     "LOSSES",
     "MODELS",
     "PRESETS",
@@ -36,6 +37,7 @@ __all__ = [
     "AlgorithmConfig",
     "CheckpointConfig",
     "Config",
+    "DataConfig",
     "EvaluationConfig",
     "ModelConfig",
     "OptimizerConfig",

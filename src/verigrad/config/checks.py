@@ -163,8 +163,11 @@ def as_held(value: object, hint: Any) -> object:
 def from_text(text: str, hint: Any) -> object:
     """Read what a person typed as the type that the hint asks for; unreadable text stays text."""
     scalars = scalars_in(hint)
-    if get_origin(hint) is tuple:
+    if get_origin(hint) is tuple and not text.startswith("["):
         return tuple(part.strip() for part in text.split(",") if part.strip())
+    if text.startswith("[") and any(get_origin(part) is tuple for part in (hint, *get_args(hint))):
+        with suppress(ValueError):
+            return tuple(json.loads(text))
     if accepts(text, hint) or not text.isascii() or text != text.strip():
         return text
     if bool in scalars and text in ("true", "false"):

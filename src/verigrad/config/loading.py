@@ -25,6 +25,7 @@ RESOLVERS: dict[str, Callable[[Any, Path], object]] = {
     "task.name": names.task,
     "task.mixture": names.mixture,
     "model.name": names.model,
+    "data.verifier": names.verifier,
     "algorithm.preset": names.algorithm,
     "algorithm.reference": names.reference,
     "run.folder": names.absolute,

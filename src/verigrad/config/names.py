@@ -11,15 +11,17 @@ from pathlib import Path
 
 from verigrad.config.algorithm import PRESETS
 from verigrad.config.checks import did_you_mean, shown
-from verigrad.config.schema import MIXTURE, MODELS, REASONING_GYM, TASKS, VERIFIERS
+from verigrad.config.data import DATA_SUFFIXES, VERIFIERS
+from verigrad.config.schema import MIXTURE, MODELS, REASONING_GYM, TASKS
 from verigrad.errors import ConfigError
 
 TASK_NAMES = (
-    f"{', '.join(TASKS)}, {REASONING_GYM}NAME for a dataset of reasoning-gym, {MIXTURE}, or "
-    "file.py:name for a task of your own"
+    f"{', '.join(TASKS)}, {REASONING_GYM}NAME for a dataset of reasoning-gym, {MIXTURE}, "
+    "file.py:name for a task of your own, or data: a file that ends in "
+    f"{', '.join(DATA_SUFFIXES)}, a folder that datasets saved, or a hub id owner/name"
 )
+VERIFIER_NAMES = f"{', '.join(VERIFIERS)}, or file.py:name for one of your own"
 ALGORITHM_NAMES = f"{', '.join(PRESETS)}, or file.py:name for one of your own"
-VERIFIER_NAMES = f"{', '.join(VERIFIERS)}, or file.py:name for a verifier of your own"
 MODEL_NAMES = f"{', '.join(MODELS)}, a folder that exists, or a hub id owner/name"
 GIVEN_IN_PYTHON = "python:"
 """Begins the name of a task that Python code passed to ``train``; no file can name it."""
@@ -38,12 +40,21 @@ def absolute(text: str, base: Path) -> str:
 
 
 def task(name: str, base: Path) -> str:
-    """Check a task's name: ``file.py:name`` gets an absolute path, the others stay.
+    """Check a task's name: a file of any kind gets an absolute path, the others stay.
 
     Raises:
-        ConfigError: The name is neither, or the file does not exist.
+        ConfigError: The name is none of them, or the file does not exist.
     """
     if name in (*TASKS, MIXTURE) or name.startswith((GIVEN_IN_PYTHON, REASONING_GYM)):
+        return name
+    path = absolute(name, base)
+    if os.path.isdir(path):
+        return path
+    if name.lower().endswith(DATA_SUFFIXES):
+        if not os.path.isfile(path):
+            raise ConfigError(f"is {shown(name)}, but there is no file {path}")
+        return path
+    if re.fullmatch(HUB_ID, name) and not name.startswith(FOLDER_PREFIXES):
         return name
     return _in_a_file(name, base, (*TASKS, MIXTURE), TASK_NAMES)
 
@@ -84,13 +95,10 @@ def parts_of(part: str) -> tuple[int, str, int | None]:
     return int(weight), name, None if difficulty is None else int(difficulty)
 
 
-def algorithm(name: str, base: Path) -> str:
-    """Check an algorithm's name: ``file.py:name`` gets an absolute path, a preset stays.
-
-    Raises:
-        ConfigError: The name is neither, or the file does not exist.
-    """
-    return name if name in PRESETS else _in_a_file(name, base, PRESETS, ALGORITHM_NAMES)
+def is_data(name: str) -> bool:
+    """Whether the name of a task is that of a file of rows, a folder, or a dataset of the hub."""
+    is_file = name.lower().endswith(DATA_SUFFIXES)
+    return is_file or os.path.isdir(name) or re.fullmatch(HUB_ID, name) is not None
 
 
 def verifier(name: str, base: Path) -> str:
@@ -100,6 +108,15 @@ def verifier(name: str, base: Path) -> str:
         ConfigError: The name is neither, or the file does not exist.
     """
     return name if name in VERIFIERS else _in_a_file(name, base, VERIFIERS, VERIFIER_NAMES)
+
+
+def algorithm(name: str, base: Path) -> str:
+    """Check an algorithm's name: ``file.py:name`` gets an absolute path, a preset stays.
+
+    Raises:
+        ConfigError: The name is neither, or the file does not exist.
+    """
+    return name if name in PRESETS else _in_a_file(name, base, PRESETS, ALGORITHM_NAMES)
 
 
 def reference(name: str, base: Path) -> str:

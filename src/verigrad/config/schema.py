@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from verigrad.config.algorithm import NEED_NO_GROUP, AlgorithmConfig
 from verigrad.config.checks import Range
+from verigrad.config.data import DataConfig
 from verigrad.config.fields import (
     Count,
     DeviceText,
@@ -21,9 +22,6 @@ from verigrad.config.fields import (
 )
 from verigrad.errors import ConfigError
 
-VERIFIERS = ("exact", "number", "math", "choice", "format", "json", "regex", "code")
-"""The built-in verifiers; anything else is ``file.py:name``."""
-
 TASKS = (
     "addition",
     "arithmetic",
@@ -34,7 +32,7 @@ TASKS = (
     "functions",
     "toy",
 )
-"""The built-in tasks; anything else is ``file.py:name``."""
+"""The built-in tasks; anything else is data, or ``file.py:name``."""
 
 MIXTURE = "mixture"
 """The task that draws from several, which ``task.mixture`` lists."""
@@ -56,7 +54,8 @@ class TaskConfig(Section):
 
     name: LineText
     """A built-in name, ``file.py:name`` for a task of your own, ``reasoning_gym:NAME`` for a
-    dataset of reasoning-gym, or "mixture"."""
+    dataset of reasoning-gym, "mixture", or data, which [data] describes: a file, a folder that
+    Hugging Face datasets saved, or a hub id ``owner/name``."""
 
     difficulty: PositiveInt | None = None
     """How hard the problems of a built-in task are; `verigrad tasks` lists each task's range."""
@@ -67,6 +66,12 @@ class TaskConfig(Section):
 
     held_out: Annotated[float, Range(low=0, high=0.9)] = 0.2
     """Share of the problems kept for evaluation, chosen by a stable hash of their content."""
+
+    order: Literal["shuffled", "file"] = "shuffled"
+    """In which order problems are drawn: anew in each epoch by the seed, or as they stand."""
+
+    epochs: PositiveInt | None = None
+    """At most so often is each problem drawn; a run whose steps draw more is refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +216,7 @@ class Config(Section):
 
     task: TaskConfig
     model: ModelConfig
+    data: DataConfig = field(default_factory=DataConfig)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     run: RunConfig = field(default_factory=RunConfig)
     sampling: SamplingConfig = field(default_factory=SamplingConfig)

@@ -10,15 +10,13 @@ import importlib.metadata
 import importlib.util
 import io
 import logging
-import os
 import sys
-import tempfile
-from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from verigrad.cache import cache_folder, publish
 from verigrad.errors import ModelError
 from verigrad.policies.quiet import quiet_transformers
 
@@ -63,17 +61,6 @@ BUNDLED = {
     )
 }
 """Alias to model."""
-
-
-def cache_folder() -> Path:
-    """Where converted models are kept.
-
-    ``$VERIGRAD_CACHE``, else ``$XDG_CACHE_HOME/verigrad``, else ``~/.cache/verigrad``.
-    """
-    if own := os.environ.get("VERIGRAD_CACHE"):
-        return Path(own).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "verigrad"
 
 
 def converted_folder(alias: str) -> Path:
@@ -157,35 +144,6 @@ def convert(gguf: Path, folder: Path) -> None:
         plain.generation_config = quantised.generation_config
         plain.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-
-
-def publish(write: Callable[[Path], None], target: Path) -> None:
-    """Make a folder appear complete or not at all.
-
-    ``write`` fills a folder beside ``target``, which is then renamed. A process that is killed
-    leaves no ``target``; of two that work at once the second finds it made and drops its own.
-
-    Raises:
-        ModelError: the parent folder cannot be made or written.
-    """
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=target.parent) as scratch:
-            folder = Path(scratch) / target.name
-            write(folder)
-            _rename_unless_made(folder, target)
-    except OSError as error:
-        raise ModelError(
-            f"cannot write {target}: {error}; VERIGRAD_CACHE names another folder for models"
-        ) from error
-
-
-def _rename_unless_made(folder: Path, target: Path) -> None:
-    try:
-        folder.rename(target)
-    except OSError:
-        if not target.is_dir():
-            raise
 
 
 def _sha256(path: Path) -> str:

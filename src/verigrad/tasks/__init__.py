@@ -1,7 +1,7 @@
 """Tasks: named collections of problems, each with the verifier that scores them."""
 
-from verigrad.config import TaskConfig
-from verigrad.config.names import GIVEN_IN_PYTHON, parts_of
+from verigrad.config import DataConfig, TaskConfig
+from verigrad.config.names import GIVEN_IN_PYTHON, is_data, parts_of
 from verigrad.config.schema import MIXTURE, REASONING_GYM
 from verigrad.errors import TaskError
 from verigrad.tasks.base import (
@@ -9,17 +9,17 @@ from verigrad.tasks.base import (
     EndlessTask,
     FiniteTask,
     FunctionTask,
+    Prepared,
     ProblemTask,
     Split,
     Task,
     first_problems,
-    problem_at,
     solution_of_problem,
-    split,
 )
 from verigrad.tasks.builtin import TASKS
 from verigrad.tasks.mixture import Mixture, Part
 from verigrad.tasks.reasoning import reasoning_gym_task
+from verigrad.tasks.splitting import normalised, problem_at, split
 from verigrad.tasks.user import load_user_task
 from verigrad.tasks.verified import with_verifier
 
@@ -31,11 +31,13 @@ __all__ = [
     "FunctionTask",
     "Mixture",
     "Part",
+    "Prepared",
     "ProblemTask",
     "Split",
     "Task",
     "first_problems",
     "load_task",
+    "normalised",
     "problem_at",
     "solution_of_problem",
     "split",
@@ -43,15 +45,19 @@ __all__ = [
 ]
 
 
-def load_task(config: TaskConfig) -> Task:
+def load_task(config: TaskConfig, data: DataConfig | None = None) -> Task:
     """Make the task that a configuration names.
+
+    Args:
+        config: the name.
+        data: how rows become problems, where the name is that of data.
 
     Raises:
         TaskError: a task file cannot be loaded, or does not hold a usable task; a difficulty is
             none that the task has; a package is missing.
     """
     if config.name == MIXTURE:
-        return Mixture(tuple(_part(text) for text in config.mixture))
+        return Mixture(tuple(_part(text, data) for text in config.mixture))
     if config.name in TASKS:
         return TASKS[config.name](config.difficulty)
     if config.difficulty is not None:
@@ -66,9 +72,13 @@ def load_task(config: TaskConfig) -> Task:
             f"the task {config.name.removeprefix(GIVEN_IN_PYTHON)!r} was given from Python, which "
             "no file names; pass it again: verigrad.resume(folder, task=...)"
         )
-    return load_user_task(config.name)
+    if not is_data(config.name):
+        return load_user_task(config.name)
+    from verigrad.tasks.data import data_task
+
+    return data_task(config.name, data or DataConfig())
 
 
-def _part(text: str) -> Part:
+def _part(text: str, data: DataConfig | None) -> Part:
     weight, name, difficulty = parts_of(text)
-    return Part(weight, load_task(TaskConfig(name=name, difficulty=difficulty)))
+    return Part(weight, load_task(TaskConfig(name=name, difficulty=difficulty), data))

@@ -7,7 +7,8 @@ from typing import Any
 
 from verigrad.errors import TaskError
 from verigrad.hashing import Purpose, stable_hash
-from verigrad.tasks.base import Drawn, Split, Task, problem_at, split
+from verigrad.tasks.base import Drawn, Split, Task
+from verigrad.tasks.splitting import problem_at, split
 from verigrad.types import Problem
 from verigrad.verifiers import Verifier
 

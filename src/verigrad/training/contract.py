@@ -18,9 +18,10 @@ from typing import Any
 import torch
 
 from verigrad.config import Config, load_config
+from verigrad.config.names import is_data
 from verigrad.errors import ConfigError
 from verigrad.machine import cores
-from verigrad.tasks import EndlessTask, FiniteTask, Mixture, Task
+from verigrad.tasks import EndlessTask, FiniteTask, Mixture, Prepared, Task
 from verigrad.training.checks import SOME
 from verigrad.types import Problem
 
@@ -82,7 +83,7 @@ def inputs(config: Config, task: Task) -> dict[str, str]:
         config: names the files.
         task: already loaded, so that what it imports is known.
     """
-    found = {str(path): _sha256(path.read_bytes()) for path in _files(config)}
+    found = {str(path): _digest(path) for path in _files(config)}
     found["the problems of the task"] = _sha256(_problems(task).encode())
     source = _source(task.verifier)
     if source is not None:
@@ -95,9 +96,7 @@ def changed_inputs(before: Mapping[str, str], config: Config, task: Task) -> lis
     now = inputs(config, task)
     # A module that nobody imported this time may still be there.
     files = {
-        name: _sha256(Path(name).read_bytes())
-        for name in before.keys() - now.keys()
-        if Path(name).is_file()
+        name: _digest(Path(name)) for name in before.keys() - now.keys() if Path(name).is_file()
     }
     return sorted(name for name in before if (now | files).get(name) != before[name])
 
@@ -135,6 +134,9 @@ def _files(config: Config) -> Iterator[Path]:
     named = [config.task.name, config.algorithm.preset]
     mains = [Path(name.rpartition(":")[0]) for name in named if ".py:" in name]
     yield from mains
+    if is_data(config.task.name):
+        data = Path(config.task.name)
+        yield from [data] if data.is_file() else sorted(filter(Path.is_file, data.rglob("*")))
     folders = {path.resolve().parent for path in mains}
     library = Path(__file__).resolve().parents[1]
     for module in list(sys.modules.values()):
@@ -158,6 +160,9 @@ def _problems(task: Task) -> str:
 
 
 def _known(task: Task) -> Iterator[Problem]:
+    if isinstance(task, Prepared):
+        # Data, whose files are hashed as they are.
+        return
     if isinstance(task, Mixture):
         for part in task.parts:
             yield from _known(part.task)
@@ -192,6 +197,12 @@ def _source(verifier: object) -> str | None:
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def _digest(path: Path) -> str:
+    """The SHA-256 of a file, which may be larger than memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _version(package: str) -> str | None:

@@ -15,7 +15,7 @@ from verigrad.core.head import LOGITS_AT_ONCE
 from verigrad.engines.local import ROWS_AT_ONCE
 from verigrad.escaping import one_line
 from verigrad.policies.models import count_parameters, load_model_config
-from verigrad.tasks import Split, Task, load_task, with_verifier
+from verigrad.tasks import Prepared, Split, Task, load_task, with_verifier
 from verigrad.training.checks import checked_algorithm
 from verigrad.training.folder import check_free
 from verigrad.training.problems import checked_split, describe_split, finite
@@ -49,7 +49,7 @@ def plan(config: Config) -> str:
     """
     check_free(config.run.folder)
     algorithm = checked_algorithm(config)
-    task = with_verifier(load_task(config.task), config.verifier)
+    task = with_verifier(load_task(config.task, config.data), config.verifier)
     parts = checked_split(task, config)
     size = _size(config, task)
     run, sampling = config.run, config.sampling
@@ -69,6 +69,9 @@ def plan(config: Config) -> str:
         "disk": f"about {_bytes(_disk(config, size))}: {_saved(config)} and the final policy",
         "folder": run.folder or f"the next free runs/{task.name}-N",
     }
+    notes = task.notes if isinstance(task, Prepared) else ()
+    if notes:
+        lines["data"] = "; ".join(notes)
     width = max(map(len, lines))
     return "\n".join(f"{name:<{width}}  {one_line(text)}" for name, text in lines.items())
 

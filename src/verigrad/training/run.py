@@ -12,14 +12,14 @@ from verigrad.checking import try_out
 from verigrad.config import Config
 from verigrad.engines import LocalEngine
 from verigrad.evaluation import Evaluation, describe
-from verigrad.tasks import Task, first_problems
+from verigrad.tasks import Prepared, Task, first_problems
 from verigrad.training.contract import inputs, machine
 from verigrad.training.disk import flush_folder, writing
 from verigrad.training.folder import RunFolder, check_free, make_folder
 from verigrad.training.lock import locked
 from verigrad.training.measuring import evaluate as evaluate
 from verigrad.training.metrics import read_metrics
-from verigrad.training.problems import describe_split
+from verigrad.training.problems import describe_split, draws
 from verigrad.training.progress import Progress, duration
 from verigrad.training.records import side_by_side
 from verigrad.training.setup import Setup, prepare
@@ -157,8 +157,10 @@ def _announce(
         f"{config.sampling.completions} completions; {describe_split(setup.split)}; "
         f"{setup.reasons['threads']}"
     )
-    for note in setup.algorithm.notes:
-        progress.note(f"note: {note}")
+    of_task = setup.task.notes if isinstance(setup.task, Prepared) else ()
+    of_algorithm = (f"note: {note}" for note in setup.algorithm.notes)
+    for note in (draws(config, setup.split), *of_task, *of_algorithm):
+        progress.note(note)
     tell(progress, verifier)
     for warning in warnings:
         progress.note(f"warning: {warning}")

@@ -60,7 +60,7 @@ class Setup:
     @property
     def evaluated(self) -> tuple[Problem, ...]:
         """The held-out problems that are evaluated, the same ones every time."""
-        return self.split.held_out[: self.config.evaluation.problems]
+        return tuple(self.split.held_out[: self.config.evaluation.problems])
 
     def prompt_of(self, problem: Problem) -> Prompt:
         """The prompt of a problem: as it was rendered before the run, or rendered now.
@@ -102,7 +102,8 @@ def prepare(config: Config, task: Task | None = None, decided: Decisions | None 
         UserError: the task, the model, a prompt or the device cannot be used.
     """
     algorithm = checked_algorithm(config)
-    task = with_verifier(load_task(config.task) if task is None else task, config.verifier)
+    given = load_task(config.task, config.data) if task is None else task
+    task = with_verifier(given, config.verifier)
     parts = checked_split(task, config)
     device = decided.device if decided else device_for(config)
     check_device(device)

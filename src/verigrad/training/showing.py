@@ -27,10 +27,13 @@ def show_problems(config: Config, number: int) -> str:
             'the model is "tabular", which sees the number of a problem and no text; name a '
             "language model"
         )
-    task = load_task(config.task)
+    task = load_task(config.task, config.data)
     parts = checked_split(task, config)
     tokenizer = load_tokenizer(config.model.name)
-    drawn = [problem_at(parts.training, config.run.seed, place) for place in range(number)]
+    drawn = [
+        problem_at(parts.training, config.run.seed, place, config.task.order)
+        for place in range(number)
+    ]
     blocks = [f"{task.name}: {describe_split(parts)}; rendered for {config.model.name}"]
     for problem in drawn:
         prompt = render(tokenizer, problem.prompt)

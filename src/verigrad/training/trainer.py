@@ -143,7 +143,7 @@ class Trainer:
         step = state.step + 1
         first = state.step * config.sampling.problems
         problems = [
-            problem_at(self._setup.split.training, config.run.seed, first + slot)
+            problem_at(self._setup.split.training, config.run.seed, first + slot, config.task.order)
             for slot in range(config.sampling.problems)
         ]
         draws = Draws(seed=config.run.seed, purpose=Purpose.TRAIN, step=step)

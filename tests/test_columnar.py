@@ -1,0 +1,149 @@
+"""Tasks from Parquet files, folders that datasets saved, and the hub."""
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from verigrad.config import config_from
+from verigrad.errors import VerigradError
+from verigrad.tasks import Task, load_task
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder of its own, with the cache beside it."""
+    monkeypatch.setenv("VERIGRAD_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path / "data")
+    return tmp_path / "data"
+
+
+def load(name: str, **data: Any) -> Task:
+    keys = {"task": name, "model": "tabular", "data": {"verifier": "exact"} | data}
+    config = config_from(keys, source="run.toml", base=Path.cwd())
+    return load_task(config.task, config.data)
+
+
+def rows(task: Task) -> list[tuple[Any, Any]]:
+    return [(task[index].prompt, task[index].reference) for index in range(len(task))]
+
+
+def refusal(name: str, **data: Any) -> str:
+    with pytest.raises(VerigradError) as caught:
+        load(name, **data)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def columns() -> dict[str, Any]:
+    arrow = pytest.importorskip("pyarrow")
+    return {
+        "prompt": ["a", "b", "c"],
+        "answer": arrow.array([9007199254740993, 2, None], arrow.int64()),
+        "short": arrow.array([0.1, 1.5, float("nan")], arrow.float32()),
+        "image": [b"1", b"2", b"3"],
+        "several": [["x", "y"], ["z"], ["w"]],
+    }
+
+
+def write_saved(folder: Path, answers: list[str]) -> None:
+    """What save_to_disk writes: the rows as a stream of Arrow batches, and the name of its file."""
+    arrow = pytest.importorskip("pyarrow")
+    folder.mkdir(parents=True)
+    table = arrow.table({"prompt": [f"q{a}" for a in answers], "answer": answers})
+    path = str(folder / "data-00000-of-00001.arrow")
+    with arrow.OSFile(path, "wb") as file, arrow.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table, max_chunksize=2)
+    state = {"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}
+    (folder / "state.json").write_text(json.dumps(state))
+
+
+def test_the_rows_of_parquet_keep_their_digits() -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = arrow.table(columns()).slice(0, 2)
+    parquet.write_table(table, "t.parquet", row_group_size=1)
+    assert rows(load("t.parquet")) == [("a", 9007199254740993), ("b", 2)]
+    assert rows(load("t.parquet", answer="short")) == [("a", 0.1), ("b", 1.5)]
+    assert rows(load("t.parquet", answer="several")) == [("a", ["x", "y"]), ("b", ["z"])]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("answer", 't.parquet: row 3, column "answer": is null; fill it in'),
+        ("short", 't.parquet: row 3, column "short": is null; fill it in'),
+        ("image", 't.parquet: row 1, column "image": holds a value of type bytes; expected text'),
+        ("answers", 't.parquet: row 1, column "answers": is missing; the columns there are "prom'),
+    ],
+)
+def test_a_bad_row_of_parquet_is_refused_with_row_and_column(answer: str, message: str) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table(columns()), "t.parquet")
+    assert refusal("t.parquet", answer=answer).startswith(message)
+
+
+def test_what_is_no_parquet_is_refused() -> None:
+    pytest.importorskip("pyarrow")
+    Path("t.parquet").write_bytes(b"PAR1 and nothing else")
+    assert refusal("t.parquet").startswith("t.parquet: is no Parquet file that can be read (")
+
+
+def test_a_saved_dataset_is_read_with_the_split_that_is_asked_for() -> None:
+    write_saved(Path("one"), ["1", "2", "3"])
+    for name, answers in {"train": ["4"], "test": ["5", "6"]}.items():
+        write_saved(Path("several") / name, answers)
+    Path("several/dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    assert rows(load("one")) == [("q1", "1"), ("q2", "2"), ("q3", "3")]
+    assert rows(load("several")) == [("q4", "4")]
+    assert rows(load("several", split="test")) == [("q5", "5"), ("q6", "6")]
+    assert refusal("several", split="validation") == (
+        'several: has the splits train, test, and data.split is "validation"'
+    )
+
+
+def test_a_folder_that_holds_no_dataset_is_refused() -> None:
+    pytest.importorskip("pyarrow")
+    Path("empty").mkdir()
+    assert refusal("empty").startswith("empty: is no folder that save_to_disk of Hugging Face")
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [("t.parquet", "pyarrow"), ("folder", "pyarrow"), ("someone/something", "datasets")],
+)
+def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(
+    name: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    Path("t.parquet").touch()
+    Path("folder").mkdir()
+    assert refusal(name) == (
+        f"{name}: needs the package {package}, which is not installed; install it with: "
+        'pip install "verigrad[data]"'
+    )
+
+
+def test_a_dataset_of_the_hub_is_read_once_through_the_package_datasets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The hub is out of reach of a test, so a module of one function stands for the package."""
+    calls = []
+
+    def load_dataset(*names: Any, **options: Any) -> Any:
+        calls.append((names, options))
+        return iter([{"prompt": "q", "answer": "a", "image": object()}])
+
+    module = ModuleType("datasets")
+    module.load_dataset = load_dataset  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "datasets", module)
+    assert rows(load("someone/something", subset="main", split="test")) == [("q", "a")]
+    assert rows(load("someone/something", subset="main", split="test")) == [("q", "a")]
+    assert calls == [(("someone/something", "main"), {"split": "test", "streaming": True})]
+    assert refusal("someone/something", answer="solution").startswith(
+        'someone/something: row 1, column "solution": is missing; the columns there are "prompt", '
+    )
