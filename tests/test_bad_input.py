@@ -1,6 +1,7 @@
 """What a person gets wrong: one clear line on stderr, exit code 2, and nothing half-written."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -258,6 +259,17 @@ def test_a_task_without_anything_to_hold_out_says_what_to_do(here, complaint):
     options = ["--task", "task.py:task", "--task.held-out", 0.5]
     line = complaint("train", "run.toml", *options)
     assert line.startswith("task 't' has 1 problems, and with task.held_out = 0.5 none is ")
+
+
+def test_a_held_out_prompt_that_is_trained_on_under_another_content_is_refused(here, complaint):
+    problems = [(n, text) for n in range(8) for text in (f"Add {n}.", f"add  {n}.")]
+    lines = [f"Problem(id={t!r}, prompt={t!r}, reference={n}, content={t!r})" for n, t in problems]
+    write_task(here, f"task = ProblemTask('t', [{', '.join(lines)}], len)")
+    line = complaint("train", "run.toml", "--task", "task.py:task", "--task.held-out", 0.5)
+    assert re.match(
+        r"held-out problem 'add +\d\.' is trained on, as 'add +\d\.', which", line, re.I
+    )
+    assert "has the same prompt; accuracy on it would say nothing" in line
 
 
 # The run folder, and what is evaluated

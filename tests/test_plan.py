@@ -102,6 +102,29 @@ def test_a_folder_that_is_taken_is_found_by_the_plan(tmp_path, capsys):
     assert f"run.folder {run} holds a run already" in capsys.readouterr().err
 
 
+def test_steps_that_draw_more_epochs_than_allowed_are_refused_with_those_that_fit(capsys):
+    assert main(["plan", str(TOY), "--task.epochs", "3"]) == 2
+    assert (
+        "task.epochs is 3, but 1500 steps of 1 problems draw each of the 9 training problems about "
+        "166.7 times; set run.steps to at most 27" in capsys.readouterr().err
+    )
+    assert main(["plan", str(TOY), "--task.epochs", "3", "--run.steps", "27"]) == 0
+
+
+def test_a_file_is_planned_with_what_was_found_in_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("VERIGRAD_CACHE", str(tmp_path / "cache"))
+    rows = [f'{{"prompt": "What is 1 + {n}?", "answer": {n + 1}}}\n' for n in (1, 2, 3, 3)]
+    (tmp_path / "sums.jsonl").write_text("".join(rows))
+    task = ["--task", str(tmp_path / "sums.jsonl"), "--data.verifier", "exact"]
+    found = planned(capsys, TOY, *task)
+    assert found["task"] == "sums: 4 problems to train on, 0 held out"
+    assert found["data"] == (
+        "sums.jsonl: 4 problems, every row checked, and the reference of the first 4 shown to the "
+        "verifier; sums.jsonl: 1 rows repeat the prompt of another; equal prompts stay on one side "
+        "of the held-out split"
+    )
+
+
 def test_the_plan_says_which_parts_are_replaced(capsys):
     options = ["--algorithm", "rloo", "--algorithm.aggregation", "token_mean"]
     assert planned(capsys, TOY, *options)["algorithm"] == "rloo with aggregation"

@@ -200,6 +200,12 @@ def test_the_order_of_draws_never_changes() -> None:
     assert [problem_at(problems, 0, position).id for position in range(8)] == list("50413234")
 
 
+def test_problems_may_be_drawn_as_they_stand_epoch_after_epoch() -> None:
+    problems = task_of(3).problems
+    drawn = [problem_at(problems, 7, position, "file").id for position in range(7)]
+    assert drawn == list("0120120")
+
+
 def test_an_empty_task_is_refused() -> None:
     with pytest.raises(TaskError, match="'test' holds no problem; it needs at least one"):
         task_of(0)
