@@ -30,8 +30,10 @@ class Trainer(ModuleType):
     def train(self, config: Config) -> SimpleNamespace:
         return self._answer(config)
 
-    def resume(self, folder: Path, changes: list[tuple[str, str]]) -> SimpleNamespace:
-        return self._answer((folder, changes))
+    def resume(
+        self, folder: Path, changes: list[tuple[str, str]], *, accept_changed_files: bool
+    ) -> SimpleNamespace:
+        return self._answer((folder, changes, accept_changed_files))
 
     def evaluate(self, model_or_run: str, config: Config) -> str:
         self._answer((model_or_run, config))
@@ -47,7 +49,8 @@ class Trainer(ModuleType):
 @pytest.fixture
 def trainer(monkeypatch) -> Trainer:
     module = Trainer()
-    monkeypatch.setitem(sys.modules, "verigrad.training.run", module)
+    for name in ("run", "resume"):
+        monkeypatch.setitem(sys.modules, f"verigrad.training.{name}", module)
     return module
 
 
@@ -102,7 +105,11 @@ def test_several_options_hold_together(trainer):
 
 def test_resume_gets_the_folder_and_the_changes_as_text(trainer):
     assert main(["train", "--resume", "runs/toy-1", "--run.steps", "30"]) == 0
-    assert trainer.asked == [(Path("runs/toy-1"), [("run.steps", "30")])]
+    assert main(["train", "--resume", "runs/toy-1", "--accept-changed-files"]) == 0
+    assert trainer.asked == [
+        (Path("runs/toy-1"), [("run.steps", "30")], False),
+        (Path("runs/toy-1"), [], True),
+    ]
 
 
 def test_eval_prints_what_was_measured(trainer, capsys):
@@ -180,7 +187,8 @@ def test_an_error_that_nobody_foresaw_keeps_its_traceback(trainer):
         (
             ["train", TOY, "--checkpoint", "3"],
             "--checkpoint is a section; name one of its keys: "
-            "--checkpoint.every, --checkpoint.keep (all of them: verigrad train --help)",
+            "--checkpoint.every, --checkpoint.keep, --checkpoint.best "
+            "(all of them: verigrad train --help)",
         ),
         (["train", TOY, "-q"], "-q is not an option (all of them: verigrad train --help)"),
         (
@@ -276,7 +284,17 @@ def test_help_says_what_a_key_accepts(help_text):
 
 def test_help_ends_with_the_exit_codes(help_text):
     table = help_text("train").partition("Exit codes:\n")[2].splitlines()
-    assert [line.split()[0] for line in table] == ["0", "1", "2", "3", "4", "130", "141", "143"]
+    assert [line.split()[0] for line in table] == [
+        "0",
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+        "130",
+        "141",
+        "143",
+    ]
 
 
 def test_help_needs_neither_torch_nor_transformers():

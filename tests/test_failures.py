@@ -126,7 +126,8 @@ def test_a_mended_verifier_goes_on_where_the_run_stopped(tmp_path):
     assert code == 3
     task = broken / "task.py"
     task.write_text(task.read_text().replace(ON_ONE, mended))
-    assert train("--resume", run) == 0
+    assert train("--resume", run) == 2
+    assert train("--resume", run, "--accept-changed-files") == 0
     assert_same_run(run, wanted)
 
 
