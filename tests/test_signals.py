@@ -66,7 +66,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path):
     write_task(tmp_path, SLOW)
     (tmp_path / "run.toml").write_text(
         'task = {name = "task.py:slow", held_out = 0}\nmodel = "tabular"\n'
-        "sampling = {completions = 100}"
+        'sampling = {completions = 100}\nverifier = {check = "off"}'
     )
     process = start(tmp_path, "train", "run.toml", "--run.folder", "run")
     while not (tmp_path / "verifying").exists():
