@@ -141,6 +141,7 @@ def test_a_replay_of_a_language_model_uses_the_weights_that_the_run_had_then(tmp
         "run": {"steps": 4, "threads": 1, "folder": str(tmp_path / "run")},
         "sampling": {"problems": 2, "completions": 4, "max_new_tokens": 6},
         "optimizer": {"learning_rate": 1e-2},
+        "verifier": {"check": "off"},
     }
     run = verigrad.train(config, task=task, quiet=True).folder
     step = max(step for step, count in skipped_in(run).items() if count)

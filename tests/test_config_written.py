@@ -41,6 +41,8 @@ def values(hint: object) -> st.SearchStrategy:
         usable = st.floats(max(limits.low, SMALLEST_NUMBER), min(limits.high, LARGEST))
         usable = usable.filter(lambda value: value in limits)
         return st.just(limits.low) | usable if limits.low in limits else usable
+    if hint is bool:
+        return st.booleans()
     if get_origin(hint) in (Annotated, Literal):
         return st.sampled_from(names)
     if get_args(hint):
@@ -101,7 +103,7 @@ def test_a_configuration_said_on_the_command_line_is_the_one_in_a_file(tmp_path_
     path = tmp_path_factory.mktemp("smallest") / "run.toml"
     path.write_text(SMALLEST)
     overrides = [
-        (f"{section}.{name}", json.dumps(value) if isinstance(value, list) else str(value))
+        (f"{section}.{name}", json.dumps(value) if isinstance(value, list | bool) else str(value))
         for section, keys in tomllib.loads(to_toml(config)).items()
         for name, value in keys.items()
     ]

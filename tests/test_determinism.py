@@ -93,12 +93,11 @@ def test_a_configuration_that_is_deterministic_is_said_to_be(tmp_path, monkeypat
 def test_a_verifier_that_throws_dice_is_found(tmp_path, capsys):
     code = (
         "import random\n"
-        "dice = random.SystemRandom()\n"
         "problems = [Problem(id=str(n), prompt=str(n), reference=n) for n in range(9)]\n"
-        "task = ProblemTask('dice', problems, lambda c, r: dice.random())"
+        "task = ProblemTask('dice', problems, lambda c, r: random.SystemRandom().random())"
     )
     file = write_task(tmp_path, code)
-    options = ["--task", f"{file}:task", "--check-determinism", "5"]
+    options = ["--task", f"{file}:task", "--check-determinism", "5", "--verifier.check", "off"]
     assert main(["train", str(TOY), *options]) == 1
     out = capsys.readouterr().out
     assert out.startswith("NOT the same: 5 steps of tabular")

@@ -236,7 +236,7 @@ def test_piped_output_is_plain_lines(toy, tiny):
 def test_progress_goes_to_stderr_in_lines_that_a_person_understands(toy, tiny):
     line = (
         r"step +\d+/(1500|8)  reward +\d\.\d\d  (held-out accuracy \d\.\d\d  )?"
-        r"groups with signal \d/\d  [\d,]+ tokens/s  \d+ s left"
+        r"groups with signal \d/\d  [\d,]+ tokens/s  (\d+ min )?\d+ s left"
     )
     for err, last in ((toy.err, "step 1500/1500  "), (tiny.err, "step 8/8  ")):
         steps = [text for text in err.splitlines() if re.match(r"step +\d+/", text)]

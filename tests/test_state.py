@@ -17,7 +17,7 @@ from running import TOY, write_tiny_run
 from verigrad.config import load_config
 from verigrad.diagnosis import Cause, Finding
 from verigrad.engines import Draws, LocalEngine
-from verigrad.training.checkpoint import load_newest
+from verigrad.training.checkpoint import load_newest, snapshot, write_checkpoint
 from verigrad.training.contract import fixed_keys
 from verigrad.training.folder import make_folder
 from verigrad.training.progress import Progress
@@ -144,12 +144,16 @@ def test_all_of_a_state_comes_back_from_its_checkpoint(config, tmp_path):
     state, run = new_state(setup), make_folder(str(tmp_path / "run"), "run")
     state.record(Finding(cause=Cause.FAILURES, step=0, number=0.5, message="half of them"))
     Trainer(setup, state, LocalEngine(setup.policy), run, Progress(12, quiet=True)).run()
+    state.bad_updates = 2
+    write_checkpoint(
+        run.root / "again", snapshot(state, fixed_keys(setup.config)), keep=1, best=False
+    )
 
     fresh = new_state(prepare(setup.config, decided=setup.decisions))
     for field in fields(TrainerState):
         if field.name not in ("policy", "optimizer", "reference", "updating"):
             assert getattr(state, field.name) != getattr(fresh, field.name), field.name
-    load_newest(run.checkpoints, fresh, fixed_keys(setup.config))
+    load_newest(run.root / "again", fresh, fixed_keys(setup.config))
     for one, other in (
         (state.policy_tensors(), fresh.policy_tensors()),
         (state.reference_tensors(), fresh.reference_tensors()),

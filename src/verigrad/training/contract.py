@@ -39,7 +39,8 @@ def may_change(key: str) -> bool:
 def fixed_keys(config: Config) -> dict[str, Any]:
     """The keys that a resume may not change; a folder may move, so its name is not among them."""
     return {
-        f"{section}.{name}": value
+        # As JSON says it, which knows no tuples: so a manifest is compared with.
+        f"{section}.{name}": list(value) if isinstance(value, tuple) else value
         for section, keys in dataclasses.asdict(config).items()
         for name, value in keys.items()
         if not may_change(f"{section}.{name}") and f"{section}.{name}" != "run.folder"
