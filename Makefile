@@ -6,7 +6,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 EXERCISE := .venv-exercise
 
-.PHONY: long help setup demo test check slow mutate bench exercise
+.PHONY: long thorough help setup demo test check slow mutate bench exercise
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile
@@ -27,6 +27,9 @@ check: $(READY)  ## style, types and layers
 
 slow: $(READY)  ## the tests on the real model; minutes
 	$(BIN)/python -m pytest -m slow
+
+thorough: $(READY)  ## tests that would make the default ones slow; a minute or two
+	$(BIN)/python -m pytest -n auto --dist loadfile -m thorough
 
 mutate: $(READY)  ## plant known mistakes, and see a test turn red for each; minutes
 	$(BIN)/python tools/mutate.py

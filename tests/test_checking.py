@@ -42,7 +42,9 @@ def choices() -> list[Problem]:
 @pytest.mark.parametrize("name", TASKS)
 def test_nothing_is_wrong_with_a_built_in_task(name: str) -> None:
     task = TASKS[name]()
-    problems = first_problems(split(task, 0.0).training, 0)
+    # Each function runs in a sandbox, four times in all.
+    most = 16 if name == "functions" else 400
+    problems = first_problems(split(task, 0.0).training, 0)[:most]
     checkup = check_up(task, problems, InProcess(task.verifier))
     assert (checkup.references, checkup.unwritten) == (len(problems), 0)
     assert checkup.faults == 0

@@ -83,6 +83,7 @@ def same_library(monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", ON_PATH["PYTHONPATH"])
 
 
+@pytest.mark.thorough
 def test_a_configuration_that_is_deterministic_is_said_to_be(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["train", str(TOY), "--check-determinism", "5"]) == 0
@@ -90,6 +91,7 @@ def test_a_configuration_that_is_deterministic_is_said_to_be(tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_a_verifier_that_throws_dice_is_found(tmp_path, capsys):
     code = (
         "import random\n"

@@ -119,6 +119,7 @@ def test_the_shipped_starter_fails_its_tests_with_nothing_but_not_implemented():
     assert "34 failed, 1 passed in" in graded.stdout
 
 
+@pytest.mark.thorough
 def test_the_solution_passes_under_the_exercise_s_own_configuration_without_a_warning():
     graded = grade("--impl", "solution", "-W", "error")
     assert graded.returncode == pytest.ExitCode.OK, graded.stdout

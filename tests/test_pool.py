@@ -106,6 +106,7 @@ def test_what_a_verifier_prints_does_no_harm(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.thorough
 def test_after_twenty_calls_that_hang_the_pool_is_as_large_as_before() -> None:
     limits = Limits(cpu_seconds=0.05, wall_seconds=0.1)
     with VerifierPool(misbehaving(), workers=2, limits=limits) as pool:

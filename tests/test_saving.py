@@ -169,6 +169,7 @@ def limited(folder: Path, arguments: list[str], most_bytes: int) -> None:
     command(folder, arguments)
 
 
+@pytest.mark.thorough
 def test_a_disk_that_fills_up_ends_the_run_in_one_line_and_the_rest_is_as_it_was(tmp_path):
     assert main(["train", *TABLE, "--run.folder", str(tmp_path / "whole")]) == 0
     size = (tmp_path / "whole" / "rollouts.jsonl").stat().st_size

@@ -24,6 +24,7 @@ def soak() -> ModuleType:
     return module
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["table", "language_model"])
 def test_a_run_keeps_no_object_and_no_file_of_a_step(kind, soak, tmp_path):
     steps = 120

@@ -67,6 +67,7 @@ def test_a_verifier_that_hangs_on_one_answer_fails_there_and_the_run_goes_on(
     assert {rollout["status"] for rollout in others} == {"scored"}
 
 
+@pytest.mark.thorough
 def test_workers_that_die_end_the_run_like_other_failures(tmp_path: Path) -> None:
     def check(completion: str, reference: int) -> bool:
         import os

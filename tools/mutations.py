@@ -351,9 +351,9 @@ MUTATIONS = (
     ),
     Mutation(
         43,
-        "training/trainer.py",
-        "range(algorithm.epochs if batch is not None else 0)",
-        "range(1 if batch is not None else 0)",
+        "training/schedule.py",
+        "for epoch in range(algorithm.epochs)",
+        "for epoch in range(1)",
     ),
     Mutation(
         44,

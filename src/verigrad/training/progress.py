@@ -46,7 +46,7 @@ class Progress:
 
     def alert(self, text: str) -> None:
         """Say one thing that must not be overlooked."""
-        self._log.print(Text(printable(f"warning: {text}"), style="yellow"))
+        self._log.print(Text(one_line(f"warning: {text}"), style="yellow"))
 
     def step(self, metrics: Metrics) -> None:
         """Show a step."""

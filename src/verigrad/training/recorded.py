@@ -19,7 +19,7 @@ from torch import Tensor, contiguous_format
 from verigrad.batch import Batch
 from verigrad.errors import RunFolderError
 from verigrad.training.bad_updates import BadUpdate
-from verigrad.training.disk import write_json
+from verigrad.training.disk import write_json, writing
 from verigrad.training.state import TrainerState
 from verigrad.types import Prompt
 
@@ -61,17 +61,21 @@ def record_bad_update(
 
     Returns:
         The description of it; written last, so that where it is the rest is too.
+
+    Raises:
+        StorageError: it cannot be written.
     """
     folder = root / f"policy-{state.policy_version:08d}"
+    path = folder / f"step-{state.step + 1:06d}-update-{number}.json"
     if state.bad_updates == 1:
         # The first that met these weights; what is there is of steps that a resume makes again.
         shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / POLICY).exists():
-        _save(state.policy_tensors(), folder / POLICY)
-    path = folder / f"step-{state.step + 1:06d}-update-{number}.json"
     tensors = {f.name: getattr(batch, f.name) for f in fields(batch) if f.name != "prompts"}
-    _save({k: v for k, v in tensors.items() if v is not None}, path.with_suffix(".safetensors"))
+    with writing(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / POLICY).exists():
+            _save(state.policy_tensors(), folder / POLICY)
+        _save({k: v for k, v in tensors.items() if v is not None}, path.with_suffix(".safetensors"))
     description = {
         "step": state.step + 1,
         "update": number,

@@ -1,15 +1,15 @@
 """The loop: draw problems, sample, verify, update, record, save."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verigrad.batch import Batch, Measured, Tokens, make_batch, minibatches
+from verigrad.batch import Batch, Measured, Tokens, make_batch
 from verigrad.diagnosis import Finding, findings, remade_differently
 from verigrad.engines import Draws, Engine
 from verigrad.errors import StorageError, VerigradError
 from verigrad.evaluation import summarise
-from verigrad.hashing import Purpose, stable_hash
+from verigrad.hashing import Purpose
 from verigrad.tasks import problem_at
 from verigrad.training.bad_updates import BadUpdate, stop_after
 from verigrad.training.checks import check_failures
@@ -21,7 +21,7 @@ from verigrad.training.progress import Progress
 from verigrad.training.recorded import record_bad_update
 from verigrad.training.records import JsonLines, digests, rollout_records
 from verigrad.training.saving import Saver
-from verigrad.training.schedule import learning_rate
+from verigrad.training.schedule import learning_rate, shuffled, steer
 from verigrad.training.setup import Setup
 from verigrad.training.state import TrainerState
 from verigrad.training.step import Update, judge, measure, update
@@ -217,17 +217,20 @@ class Trainer:
             parameters["lr"] = learning_rate(self._setup.config.optimizer, state.step)
         done: Update | None = None
         bad: list[BadUpdate] = []
-        for number, part in enumerate(self._minibatches(batch), start=1):
+        for number, part in enumerate(
+            shuffled(batch, algorithm, self._setup.config.run.seed, state.step), start=1
+        ):
             one = self._update_once(part)
             if isinstance(one, BadUpdate):
                 bad.append(one)
                 state.bad_updates += 1
-                record_bad_update(self._folder.bad_updates, state, part, one, number)
+                self._record_bad(part, one, number)
             elif one is not None:
                 state.bad_updates = 0
                 state.policy_version += 1
                 done = one if done is None else done + one
-        self._after_updates(done)
+        steer(state, algorithm, done.output if done else None)
+        self._engine.sync(state.policy_version)
         times["train"] = time.perf_counter() - started
         return done, bad
 
@@ -240,14 +243,12 @@ class Trainer:
             token_budget=self._setup.decisions.token_budget,
         )
 
-    def _minibatches(self, batch: Batch | None) -> Iterator[Batch]:
-        """The batches of a step's updates: rows are shuffled anew in each epoch."""
-        algorithm = self._setup.algorithm
-        for epoch in range(algorithm.epochs if batch is not None else 0):
-            assert batch is not None
-            place = (self._setup.config.run.seed, Purpose.ROWS, self._state.step, epoch)
-            rows = sorted(range(len(batch.mask)), key=lambda row: stable_hash(*place, row))
-            yield from minibatches(batch, algorithm, rows)
+    def _record_bad(self, batch: Batch, bad: BadUpdate, number: int) -> None:
+        """Keep an update for a replay; a run that can go on does not end for want of it."""
+        try:
+            record_bad_update(self._folder.bad_updates, self._state, batch, bad, number)
+        except StorageError as error:
+            self._progress.alert(str(error))
 
     def _update_once(self, batch: Batch) -> Update | BadUpdate | None:
         config = self._setup.config
@@ -262,19 +263,6 @@ class Trainer:
             token_budget=self._setup.decisions.token_budget,
             entropy_coefficient=self._state.entropy_coefficient,
         )
-
-    def _after_updates(self, done: Update | None) -> None:
-        """Steer the entropy bonus, reset the reference when that is due, show the engine."""
-        state, algorithm = self._state, self._setup.algorithm
-        bonus, divergence = algorithm.entropy, algorithm.divergence
-        if done is not None and bonus is not None and bonus.target is not None:
-            entropy = done.output.entropy / done.output.tokens
-            change = bonus.step if entropy < bonus.target else -bonus.step
-            state.entropy_coefficient = max(0.0, state.entropy_coefficient + change)
-        every = divergence.reset_every if divergence is not None else None
-        if every is not None and (state.step + 1) % every == 0:
-            state.reset_reference()
-        self._engine.sync(state.policy_version)
 
     def _evaluate(self, step: int) -> tuple[list[Group], float]:
         """Greedy completions of the held-out problems, and the seconds they took."""
