@@ -2,7 +2,8 @@
 
 The objectives are made from the tables of a configuration: every advantage, loss and aggregation
 that are allowed together; every divergence with each of them that it goes together with (it is a
-term of its own, so pairs are enough); and every other part crossed with a sample. Each goes the way
+term of its own, so pairs come first, and all of them in a thorough test); and every other part
+crossed with a sample. Each goes the way
 of a run: groups, what is measured on their tokens, batch, passes, backward.
 """
 
@@ -34,6 +35,7 @@ from objectives import (
     PARTS,
     name_of,
     objective,
+    usable,
 )
 from torch import Tensor
 
@@ -178,6 +180,18 @@ def test_every_objective_is_the_same_however_its_step_is_laid_out_and_cut(
 @pytest.mark.parametrize("parts", CROSSED, ids=name_of)
 def test_every_other_part_is_the_same_too(parts: dict[str, Any]) -> None:
     assert_invariant(parts)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("advantage", ADVANTAGES)
+@pytest.mark.parametrize("kl", DIVERGENCES)
+def test_every_divergence_with_every_objective_is_the_same_too(kl: str, advantage: str) -> None:
+    objectives = [
+        parts for parts in usable({"kl": kl, "kl_beta": 0.1}) if parts["advantage"] == advantage
+    ]
+    assert bool(objectives) != (kl == "k1_in_reward" and advantage in NOT_SHAPED)
+    for parts in objectives:
+        assert_invariant(parts)
 
 
 TOKENS = st.builds(

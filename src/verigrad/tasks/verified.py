@@ -1,7 +1,7 @@
 """A task whose completions another verifier checks than its own."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from verigrad.config import VerifierConfig
@@ -74,6 +74,9 @@ def with_verifier(task: Task, config: VerifierConfig) -> Task:
     verifier = verifier_named(config.name)
     if isinstance(verifier, TrlReward):
         verifier = replace(verifier, conversational=not isinstance(first.prompt, str))
+    elif is_dataclass(task) and any(f.name == "verifier" and f.init for f in fields(task)):
+        # Still the same kind of task, with everything else that it can do.
+        return replace(task, verifier=verifier)  # type: ignore[type-var, return-value, unused-ignore]
     kind = VerifiedTask if isinstance(task, FiniteTask) else VerifiedEndlessTask
     return kind(task, verifier)
 

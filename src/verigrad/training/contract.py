@@ -132,8 +132,9 @@ def inexact(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _files(config: Config) -> Iterator[Path]:
-    named = [config.task.name, config.algorithm.preset]
-    mains = [Path(name.rpartition(":")[0]) for name in named if ".py:" in name]
+    named = [config.task.name, *config.task.mixture, config.algorithm.preset]
+    named += [name for name in (config.verifier.name, config.data.verifier) if name is not None]
+    mains = [Path(_without_weight(name).rpartition(":")[0]) for name in named if ".py:" in name]
     yield from mains
     if is_data(config.task.name):
         data = Path(config.task.name)
@@ -148,6 +149,12 @@ def _files(config: Config) -> Iterator[Path]:
         beside = any(folder in path.parents for folder in folders)
         if beside and path not in mains and library not in path.parents and path.is_file():
             yield path
+
+
+def _without_weight(name: str) -> str:
+    """The name of a mixture's part, which begins with a number and a space."""
+    weight, space, rest = name.partition(" ")
+    return rest if space and weight.isdigit() else name
 
 
 def _problems(task: Task) -> str:
