@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from running import read_jsonl, write_tiny_run
+from running import assert_same_run, read_jsonl, write_tiny_run
 
 from verigrad.cli import main
 from verigrad.config import TaskConfig, config_from, load_config, to_toml
@@ -121,7 +121,9 @@ def test_a_table_is_refused_for_problems_that_are_made_when_they_are_drawn(tmp_p
     assert "sorting makes its problems when they are drawn" in capsys.readouterr().err
 
 
-def test_a_run_of_a_mixture_logs_each_of_its_tasks(tmp_path, monkeypatch):
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    """A run of a user's task and a built-in one together, in the working directory."""
     config = write_tiny_run(tmp_path)
     monkeypatch.chdir(tmp_path)
     text = config.read_text().replace(
@@ -130,6 +132,10 @@ def test_a_run_of_a_mixture_logs_each_of_its_tasks(tmp_path, monkeypatch):
     )
     model, _, rest = text.partition('model = "model"\n')
     config.write_text(f'model = "model"\n{model}{rest}')
+    return config
+
+
+def test_a_run_of_a_mixture_logs_each_of_its_tasks(config, tmp_path):
     assert main(["train", str(config), "--run.steps", "2", "--run.folder", "run"]) == 0
     lines = read_jsonl(tmp_path / "run" / "metrics.jsonl")
     for line in lines[1:]:
@@ -138,3 +144,11 @@ def test_a_run_of_a_mixture_logs_each_of_its_tasks(tmp_path, monkeypatch):
     assert [line["eval/task/arithmetic/accuracy"] for line in lines] == [0.0, None, 0.0]
     rollouts = read_jsonl(tmp_path / "run" / "rollouts.jsonl")
     assert {each["reference"]["task"] for each in rollouts} == {"letters", "arithmetic"}
+
+
+def test_a_resumed_run_of_a_mixture_is_the_same_run(config, tmp_path):
+    options = ["--optimizer.learning_rate", "1e-3", "--evaluation.every", "2"]
+    assert main(["train", str(config), "--run.steps", "4", "--run.folder", "whole", *options]) == 0
+    assert main(["train", str(config), "--run.steps", "2", "--run.folder", "run", *options]) == 0
+    assert main(["train", "--resume", "run", "--run.steps", "4"]) == 0
+    assert_same_run(tmp_path / "run", tmp_path / "whole")

@@ -58,7 +58,8 @@ def test_a_language_model_is_planned_from_its_configuration_alone(config, tmp_pa
 
 
 def test_memory_is_libraries_states_one_pass_and_the_logits_of_a_moment(config, capsys):
-    states = 4 * 4 * 22_688
+    # Weights, gradients and two moments, and the copy without gradients for a checkpoint.
+    states = (4 + 3) * 4 * 22_688
     activations = 1_000_000 * 2 * 32 * 20 * 4
     logits = 3 * 4 * 2**24
     total = 400_000_000 + states + activations + logits

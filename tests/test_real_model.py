@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from running import assert_same_run
 
 import verigrad
 from verigrad.training.records import read_lines
@@ -38,6 +39,23 @@ def test_smollm2_learns_to_add_pairs_it_never_trained_on(tmp_path: Path) -> None
     assert str(solved[0]["reference"]) in answer, (
         "the saved model is not the one that was evaluated"
     )
+
+
+@pytest.mark.slow
+def test_a_resumed_run_of_the_real_model_is_the_same_run(tmp_path: Path) -> None:
+    changes = [
+        *[("run.threads", "2"), ("sampling.problems", "2"), ("sampling.completions", "4")],
+        *[("evaluation.problems", "4"), ("evaluation.every", "1"), ("checkpoint.every", "1")],
+    ]
+
+    def started(name: str, steps: int) -> Path:
+        options = [*changes, ("run.steps", str(steps)), ("run.folder", str(tmp_path / name))]
+        return verigrad.train(verigrad.load_config(EXAMPLE, options), quiet=True).folder
+
+    whole = started("whole", 3)
+    run = started("run", 2)
+    verigrad.resume(run, [("run.steps", "3")], quiet=True)
+    assert_same_run(run, whole)
 
 
 def answer_of_saved_model(folder: Path, question: str) -> str:

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verigrad.config import TaskConfig
+from verigrad.config import TaskConfig, VerifierConfig
 from verigrad.config.schema import TASKS as NAMES
-from verigrad.errors import TaskError
-from verigrad.tasks import TASKS, ProblemTask, load_task, problem_at, split
+from verigrad.errors import ConfigError, TaskError
+from verigrad.tasks import TASKS, ProblemTask, load_task, problem_at, split, with_verifier
 from verigrad.types import Problem
-from verigrad.verifiers import last_number
+from verigrad.verifiers import last_number, verify
 
 A_TASK = """\
 from verigrad.tasks import ProblemTask
 from verigrad.types import Problem
-from verigrad.verifiers import last_number
+from verigrad.verifiers import last_number, verify
 
 doubles = ProblemTask(
     "doubles",
@@ -279,3 +279,65 @@ def test_two_task_files_of_the_same_name_do_not_meet(tmp_path: Path) -> None:
         path.parent.mkdir()
         path.write_text(A_TASK.replace("range(5)", f"range({size})"))
     assert [len(load(path, "doubles")) for path in files] == [2, 3]
+
+
+# A generator of problems
+
+
+YIELDS = """
+from verigrad import Problem
+
+def doubles():
+    for n in range(1, 21):
+        yield f"Double {n}.", 2 * n
+
+def mixed():
+    yield Problem(id="one", prompt="Say 1.", reference=1)
+    yield "Say 2.", 2
+
+def breaks():
+    yield "Say 1.", 1
+    raise ValueError("no more")
+
+def endless():
+    while True:
+        yield "Say 1.", 1
+"""
+
+
+@pytest.fixture
+def yields(tmp_path):
+    """The name of a generator function of a file."""
+    (tmp_path / "yields.py").write_text(YIELDS)
+    return lambda name: f"{tmp_path / 'yields.py'}:{name}"
+
+
+def test_a_generator_of_pairs_is_a_task_with_the_verifier_of_the_configuration(yields):
+    loaded = load_task(TaskConfig(name=yields("doubles")))
+    task = with_verifier(loaded, VerifierConfig(name="number"))
+    assert (task.name, len(task)) == ("doubles", 20)
+    assert (task[3].prompt, task[3].reference) == ("Double 4.", 8)
+    assert verify(task.verifier, "It is 8.", task[3].reference).reward == 1.0
+
+
+def test_a_generator_may_yield_problems_too(yields):
+    task = load_task(TaskConfig(name=yields("mixed")))
+    assert [task[0].id, task[1].id] == ["one", "1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("breaks", "fails to yield its problems"),
+        ("endless", "yields more than 100,000 problems; for problems without end make a verigrad."),
+    ],
+)
+def test_a_generator_that_cannot_be_used_is_refused(name, words, yields):
+    with pytest.raises(TaskError, match=words):
+        load_task(TaskConfig(name=yields(name)))
+
+
+def test_a_generator_without_a_verifier_is_refused_with_what_to_set(yields):
+    task = load_task(TaskConfig(name=yields("doubles")))
+    with pytest.raises(ConfigError, match=r"generator of problems.* set verifier.name, to a"):
+        with_verifier(task, VerifierConfig())

@@ -7,6 +7,7 @@ from typing import Any
 from verigrad.config import VerifierConfig
 from verigrad.errors import ConfigError
 from verigrad.tasks.base import DividedTask, FiniteTask, Task
+from verigrad.tasks.user import NoVerifier
 from verigrad.types import Problem
 from verigrad.verifiers import TrlReward, Verifier
 from verigrad.verifiers.named import verifier_named
@@ -61,9 +62,15 @@ def with_verifier(task: Task, config: VerifierConfig) -> Task:
     """The task with the verifier that a configuration names, or as it is where none is named.
 
     Raises:
-        ConfigError: there is no such verifier, or the task is made of others that have their own.
+        ConfigError: there is no such verifier, none is named for a generator of problems, or the
+            task is made of others that have their own.
     """
     if config.name is None:
+        if isinstance(task.verifier, NoVerifier):
+            raise ConfigError(
+                f"task {task.name!r} is a generator of problems, which says nothing of how "
+                "completions are checked; set verifier.name, to a built-in verifier or file.py:name"
+            )
         return task
     if isinstance(task, DividedTask):
         raise ConfigError(

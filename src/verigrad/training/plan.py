@@ -3,7 +3,8 @@
 Memory is an estimate of the process's peak: weights, gradients and the two moments of AdamW are
 exact; activations are those of one pass at the token budget, with about 20 vectors of the hidden
 size kept per layer and token; logits are those that exist at a time, in training and when a token
-of every completion is drawn; to which comes Python with its libraries.
+of every completion is drawn; to which come the copy that a checkpoint is written from, and Python
+with its libraries.
 """
 
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ from verigrad.training.problems import checked_split, describe_split, finite
 FLOAT = 4
 VECTORS_PER_LAYER = 20
 LIBRARIES = 400_000_000
+CHECKPOINTED = 3
+"""Numbers per parameter in a checkpoint: the weight and two moments."""
 LOGIT_TABLES = 3
 DRAWN_LOGIT = 5 * FLOAT
 """Bytes per logit when tokens are drawn: it, its probability, and their sums in float64."""
@@ -107,11 +110,12 @@ def _memory(config: Config, size: Size) -> int:
     rows = config.sampling.problems * config.sampling.completions
     trained = LOGIT_TABLES * FLOAT * min(LOGITS_AT_ONCE, tokens * size.vocabulary)
     drawn = DRAWN_LOGIT * min(ROWS_AT_ONCE, rows) * size.vocabulary
-    return LIBRARIES + states + activations + max(trained, drawn)
+    copy = CHECKPOINTED * FLOAT * size.parameters
+    return LIBRARIES + states + copy + activations + max(trained, drawn)
 
 
 def _disk(config: Config, size: Size) -> int:
-    checkpoint = 3 * FLOAT * size.parameters
+    checkpoint = CHECKPOINTED * FLOAT * size.parameters
     # One more while the newest is written, before the oldest goes.
     return (config.checkpoint.keep + 1) * checkpoint + FLOAT * size.parameters
 
