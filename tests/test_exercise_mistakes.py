@@ -251,6 +251,7 @@ def with_mistake(mistake: Mistake) -> str:
     return source.replace(mistake.right, mistake.wrong)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_common_mistake_fails_with_a_message_that_says_what_to_look_at(gradings, mistake):
     grading = gradings[mistake.name]

@@ -115,6 +115,7 @@ FILES: dict[str, Callable[[Path], Path]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("file", FILES)
 def test_a_damaged_run_resumes_or_says_why_not(file, run, tmp_path):
     for seed in range(25):

@@ -138,6 +138,7 @@ def _unread(folder: Path) -> None:
     sys.exit(main(["train", str(TOY), "--run.steps", "50", "--run.folder", "run"]))
 
 
+@pytest.mark.thorough
 def test_a_run_goes_on_when_nobody_reads_its_output(tmp_path):
     process = processes.Process(target=_unread, args=(tmp_path,))
     process.start()

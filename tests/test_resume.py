@@ -80,6 +80,7 @@ def complaint(capsys) -> Callable[..., str]:
 # Killed
 
 
+@pytest.mark.thorough
 def test_a_table_killed_six_times_ends_as_if_it_had_never_been(whole, tmp_path):
     moments = random.Random(0)
     run = tmp_path / "run"
@@ -99,6 +100,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(whole, tmp_path):
     assert_same_run(tmp_path / "run", whole)
 
 
+@pytest.mark.thorough
 def test_a_language_model_killed_twice_ends_as_if_it_had_never_been(tmp_path):
     config = write_tiny_run(tmp_path)
     assert train(config, "--run.folder", tmp_path / "whole") == 0
