@@ -37,7 +37,7 @@ def test_every_reference_is_right_and_nothing_else_is_paid(name, difficulty):
     task = TASKS[name](difficulty)
     problems = drawn(name, 20, difficulty)
     for problem, other in zip(problems, [*problems[1:], problems[0]], strict=True):
-        answer, wrong = answer_of(problem), answer_of(other)
+        answer, wrong = answer_of(task, problem), answer_of(task, other)
         assert verify(task.verifier, answer, problem.reference).reward == 1.0, problem
         for text in ("", " ", problem.prompt, "I do not know.", f"{problem.prompt}\n"):
             assert verify(task.verifier, text, problem.reference).reward == 0.0, (problem, text)
@@ -48,7 +48,7 @@ def test_every_reference_is_right_and_nothing_else_is_paid(name, difficulty):
 def test_the_solution_of_a_function_passes_its_tests_and_its_argument_does_not():
     task = TASKS["functions"](2)
     for problem in drawn("functions", 3, difficulty=2):
-        assert verify(task.verifier, answer_of(problem), problem.reference).reward == 1.0
+        assert verify(task.verifier, answer_of(task, problem), problem.reference).reward == 1.0
         same = "def solve(items):\n    return items"
         assert verify(task.verifier, same, problem.reference).reward == 0.0
         assert verify(task.verifier, problem.prompt, problem.reference).reward == 0.0

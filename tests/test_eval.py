@@ -1,5 +1,6 @@
 """``verigrad eval``: greedy and sampled accuracy of a model or a run, with intervals."""
 
+import json
 import re
 from pathlib import Path
 
@@ -95,3 +96,28 @@ def test_failed_verifications_are_left_out_and_said(folder, evaluated):
         "greedy, 1 each: accuracy 1.00 (95 % interval 0.51 to 1.00) on 4 problems; 5 verifications "
         "failed and are left out"
     )
+
+
+@pytest.fixture
+def of_rows(tmp_path) -> Path:
+    """A configuration whose task is a file of rows, with columns of names of their own."""
+    rows = [{"question": f"{n} + 1", "result": n + 1} for n in range(20)]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    config = tmp_path / "rows.toml"
+    config.write_text(
+        'task = "rows.jsonl"\nmodel = "smollm2-135m"\n'
+        '[data]\nprompt = "question"\nanswer = "result"\nverifier = "number"\n'
+        "[verifier]\nworkers = 0\n"
+    )
+    return config
+
+
+def test_a_task_of_rows_is_measured_as_its_configuration_says(of_rows, evaluated):
+    title, greedy, _ = evaluated("model", of_rows, "--sampling.max_new_tokens", 4)
+    assert re.fullmatch(r"model on \d held-out problems of rows", title)
+    assert greedy.startswith("greedy, 1 each: accuracy ")
+
+
+def test_a_task_of_rows_is_verified_as_its_configuration_says(of_rows, capsys):
+    main(["verify", str(of_rows)])
+    assert "references  20 of 20 get full marks" in capsys.readouterr().out

@@ -69,12 +69,12 @@ def _check_verifier(
     """What was found in words, and whether nothing was."""
     from verigrad.checking import check_up, describe, read_examples
     from verigrad.checking.checkup import spread
-    from verigrad.tasks import first_problems, load_task, with_verifier
+    from verigrad.tasks import first_problems, task_of
     from verigrad.training.problems import checked_split
     from verigrad.verifiers.opening import opened
 
     labelled = None if examples is None else read_examples(examples)
-    task = with_verifier(load_task(config.task), config.verifier)
+    task = task_of(config)
     parts = checked_split(task, config)
     every = [*first_problems(parts.training, config.run.seed), *parts.held_out]
     with opened(task.verifier, config.verifier) as verifier:

@@ -1,6 +1,6 @@
 """Tasks: named collections of problems, each with the verifier that scores them."""
 
-from verigrad.config import DataConfig, TaskConfig
+from verigrad.config import Config, DataConfig, TaskConfig
 from verigrad.config.names import GIVEN_IN_PYTHON, is_data, parts_of
 from verigrad.config.schema import MIXTURE, REASONING_GYM
 from verigrad.errors import TaskError
@@ -41,8 +41,23 @@ __all__ = [
     "problem_at",
     "solution_of_problem",
     "split",
+    "task_of",
     "with_verifier",
 ]
+
+
+def task_of(config: Config, given: Task | None = None) -> Task:
+    """The task of a run, checked by the verifier that its configuration names, if it names one.
+
+    Args:
+        config: the run.
+        given: a task of the caller's; None loads the one that the configuration names.
+
+    Raises:
+        UserError: the task or its data cannot be used, or there is no such verifier.
+    """
+    task = load_task(config.task, config.data) if given is None else given
+    return with_verifier(task, config.verifier)
 
 
 def load_task(config: TaskConfig, data: DataConfig | None = None) -> Task:

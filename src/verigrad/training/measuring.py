@@ -8,7 +8,7 @@ from verigrad.errors import RunFolderError
 from verigrad.escaping import one_line
 from verigrad.evaluation import describe, summarise
 from verigrad.hashing import Purpose
-from verigrad.tasks import load_task, with_verifier
+from verigrad.tasks import task_of
 from verigrad.training.checks import check_device, check_lengths
 from verigrad.training.folder import RunFolder
 from verigrad.training.problems import checked_split, problems_to_evaluate
@@ -28,7 +28,7 @@ def evaluate(model_or_run: str, config: Config) -> str:
     Raises:
         UserError: the model, the run or the task cannot be used.
     """
-    task = with_verifier(load_task(config.task), config.verifier)
+    task = task_of(config)
     parts = checked_split(task, config)
     device = device_for(config)
     check_device(device)

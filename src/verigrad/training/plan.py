@@ -16,7 +16,7 @@ from verigrad.core.head import LOGITS_AT_ONCE
 from verigrad.engines.local import ROWS_AT_ONCE
 from verigrad.escaping import one_line
 from verigrad.policies.models import count_parameters, load_model_config
-from verigrad.tasks import Prepared, Split, Task, load_task, with_verifier
+from verigrad.tasks import Prepared, Split, Task, task_of
 from verigrad.training.checks import checked_algorithm
 from verigrad.training.folder import check_free
 from verigrad.training.problems import checked_split, describe_split, finite
@@ -52,7 +52,7 @@ def plan(config: Config) -> str:
     """
     check_free(config.run.folder)
     algorithm = checked_algorithm(config)
-    task = with_verifier(load_task(config.task, config.data), config.verifier)
+    task = task_of(config)
     parts = checked_split(task, config)
     size = _size(config, task)
     run, sampling = config.run, config.sampling

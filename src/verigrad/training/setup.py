@@ -16,7 +16,7 @@ from verigrad.policies.base import Policy
 from verigrad.policies.causal_lm import CausalLM
 from verigrad.policies.models import load_model
 from verigrad.policies.tabular import TabularPolicy
-from verigrad.tasks import Mixture, Split, Task, load_task, with_verifier
+from verigrad.tasks import Mixture, Split, Task, task_of
 from verigrad.training.checks import (
     check_device,
     check_lengths,
@@ -102,8 +102,7 @@ def prepare(config: Config, task: Task | None = None, decided: Decisions | None 
         UserError: the task, the model, a prompt or the device cannot be used.
     """
     algorithm = checked_algorithm(config)
-    given = load_task(config.task, config.data) if task is None else task
-    task = with_verifier(given, config.verifier)
+    task = task_of(config, task)
     parts = checked_split(task, config)
     device = decided.device if decided else device_for(config)
     check_device(device)

@@ -6,7 +6,7 @@ from verigrad.config import Config
 from verigrad.errors import ConfigError
 from verigrad.escaping import printable
 from verigrad.policies.models import load_tokenizer, render
-from verigrad.tasks import Task, load_task, problem_at
+from verigrad.tasks import Task, problem_at, solution_of_problem, task_of
 from verigrad.training.problems import checked_split, describe_split
 from verigrad.types import Problem, Verdict
 from verigrad.verifiers import verify
@@ -27,7 +27,7 @@ def show_problems(config: Config, number: int) -> str:
             'the model is "tabular", which sees the number of a problem and no text; name a '
             "language model"
         )
-    task = load_task(config.task, config.data)
+    task = task_of(config)
     parts = checked_split(task, config)
     tokenizer = load_tokenizer(config.model.name)
     drawn = [
@@ -42,7 +42,7 @@ def show_problems(config: Config, number: int) -> str:
             f"-- prompt, {len(prompt)} tokens",
             tokenizer.decode(list(prompt), skip_special_tokens=False),
         ]
-        answer = answer_of(problem)
+        answer = answer_of(task, problem)
         if answer != str(problem.reference):
             lines.append(f"-- reference: {problem.reference!r}")
         if answer is not None:
@@ -60,14 +60,15 @@ def _verified(task: Task, problem: Problem, answer: str, tokens: int) -> list[st
     ]
 
 
-def answer_of(problem: Problem) -> str | None:
-    """What a model that is right would write: the metadata's ``answer``, or else the reference.
+def answer_of(task: Task, problem: Problem) -> str | None:
+    """What a model that is right would write, as the task or its verifier says, or the reference.
 
-    An answer that is no text is written as JSON, where it can be; None stands for no known answer.
+    A reference that neither can write is shown as JSON; None stands for no known answer.
     """
+    written = solution_of_problem(task, problem)
     answer = problem.metadata.get("answer", problem.reference)
-    if answer is None or isinstance(answer, str):
-        return answer
+    if written is not None or answer is None:
+        return written
     try:
         return json.dumps(answer)
     except (TypeError, ValueError):
