@@ -6,6 +6,7 @@ the order of problems, the held-out split, the random number of each sampled tok
 
 import hashlib
 from enum import StrEnum
+from pathlib import Path
 
 
 class Purpose(StrEnum):
@@ -25,3 +26,9 @@ def stable_hash(*parts: object) -> int:
     """
     text = "\x1f".join(str(part) for part in parts)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file, which may be larger than memory, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -5,7 +5,6 @@ in the user's cache as an ordinary Hugging Face folder; training then starts fro
 """
 
 import copy
-import hashlib
 import importlib.metadata
 import importlib.util
 import io
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from verigrad.cache import cache_folder, publish
 from verigrad.errors import ModelError
+from verigrad.hashing import file_sha256
 from verigrad.policies.quiet import quiet_transformers
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def find_gguf(alias: str, bundled: BundledModel) -> Path:
             f"not installed; install it with: {bundled.install_command}"
         ) from error
     path = Path(str(distribution.locate_file(bundled.file)))
-    if not path.is_file() or _sha256(path) != bundled.sha256:
+    if not path.is_file() or file_sha256(path) != bundled.sha256:
         raise ModelError(
             f"model {alias!r}: {path} of {bundled.package} {distribution.version} is missing or is "
             f"not the file of {bundled.version}, so results would differ; install that with: "
@@ -144,11 +144,6 @@ def convert(gguf: Path, folder: Path) -> None:
         plain.generation_config = quantised.generation_config
         plain.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check_gguf_readers(alias: str) -> None:

@@ -19,14 +19,14 @@ from verigrad.core.logprobs import entropy, token_log_probs
 from verigrad.policies.base import Continuation, TokenScores
 from verigrad.policies.continuation import PlainContinuation, SharedContinuation, last_positions
 from verigrad.policies.forward import (
-    WindowMask,
     hidden_states,
     plain_head,
     plain_logits,
     run,
+    within,
 )
 from verigrad.policies.models import render, stop_token_ids
-from verigrad.policies.packing import Packed, join, may_attend, pack_completions, pack_prompts
+from verigrad.policies.packing import Packed, join, pack_completions, pack_prompts
 from verigrad.policies.quiet import quiet_transformers
 from verigrad.types import Problem, Prompt
 
@@ -87,7 +87,7 @@ class CausalLM:
         chosen = tokens.token_ids[mask]
         if self._head is not None:
             packed, predictors = lay_out(tokens)
-            hidden = hidden_states(self.module, packed, _within(packed), predictors)
+            hidden = hidden_states(self.module, packed, within(packed), predictors)
             weight, bias = self._head.weight, self._head.bias
             log_probs, nats = head_scores(
                 hidden, weight, bias, chosen, temperature, entropy_gradient=entropy_gradient
@@ -135,12 +135,7 @@ def shared_logits(model: Any, batch: Tokens) -> Tensor:
     The head sees exactly the positions that predict a trained token.
     """
     packed, predictors = lay_out(batch)
-    return run(model, packed, _within(packed), None, predictors, batched=False)
-
-
-def _within(packed: Packed) -> WindowMask:
-    """Which of the row's own tokens each token attends to."""
-    return lambda window: may_attend(packed, packed, window)
+    return run(model, packed, within(packed), None, predictors, batched=False)
 
 
 def separate_logits(model: Any, batch: Tokens) -> Tensor:

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from verigrad.policies.forward import layers_of, new_cache, run
-from verigrad.policies.packing import PROMPT, Packed, may_attend, pack_prompts
+from verigrad.policies.forward import layers_of, new_cache, run, within
+from verigrad.policies.packing import PROMPT, Packed, pack_prompts
 from verigrad.policies.roomy import roomy_cache
 
 PROMPT_TOKENS_AT_ONCE = 512
@@ -65,7 +65,7 @@ class SharedContinuation:
             ends = last_positions(packed, len(some))
             cache = new_cache()
             keep = ends.repeat_interleave(completions)
-            logits.append(run(self._model, packed, _within(packed), cache, keep, batched=False))
+            logits.append(run(self._model, packed, within(packed), cache, keep, batched=False))
             for index, keys, values in layers_of(cache):
                 rows = [_aligned(part, some, width, completions) for part in (keys, values)]
                 layers.setdefault(index, []).append((rows[0], rows[1]))
@@ -105,10 +105,6 @@ def last_positions(packed: Packed, prompts: int) -> Tensor:
     """``[P]``: where each prompt's last token stands in the row."""
     counts = torch.bincount(packed.group[packed.row == PROMPT], minlength=prompts)
     return counts.cumsum(0) - 1
-
-
-def _within(packed: Packed) -> Any:
-    return lambda window: may_attend(packed, packed, window)
 
 
 def _portions(prompts: Sequence[Sequence[int]]) -> list[list[Sequence[int]]]:

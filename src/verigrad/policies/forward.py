@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from verigrad.policies.packing import Packed, additive
+from verigrad.policies.packing import Packed, additive, may_attend
 
 Window = int | None
 WindowMask = Callable[[Window], Tensor]
@@ -69,6 +69,11 @@ def plain_head(model: Any) -> Any | None:
     wanted = model(input_ids=tokens, use_cache=False).logits
     same = found.shape == wanted.shape and torch.allclose(found, wanted, rtol=1e-5, atol=1e-5)
     return head if same else None
+
+
+def within(packed: Packed) -> WindowMask:
+    """Which of its row's own tokens each token attends to."""
+    return lambda window: may_attend(packed, packed, window)
 
 
 def attention_masks(model: Any, allowed: WindowMask, *, batched: bool) -> Any:

@@ -4,7 +4,6 @@ The manifest is written last. It holds the size and SHA-256 of each file, the co
 the checkpoint belongs to, and the held-out accuracy of its step.
 """
 
-import hashlib
 import json
 import re
 import shutil
@@ -18,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from verigrad.errors import RunFolderError
+from verigrad.hashing import file_sha256
 from verigrad.training.disk import flush, flush_folder, writing
 from verigrad.training.state import TrainerState
 
@@ -216,11 +216,7 @@ def _write(partial: Path, taken: Snapshot) -> Path:
 
 
 def _description(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        return {
-            "bytes": path.stat().st_size,
-            "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
-        }
+    return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
 
 
 def _is_whole(path: Path, description: Mapping[str, Any]) -> bool:

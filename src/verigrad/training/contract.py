@@ -20,6 +20,7 @@ import torch
 from verigrad.config import Config, load_config
 from verigrad.config.names import is_data
 from verigrad.errors import ConfigError
+from verigrad.hashing import file_sha256
 from verigrad.machine import cores
 from verigrad.tasks import EndlessTask, FiniteTask, Mixture, Prepared, Task
 from verigrad.training.checks import SOME
@@ -84,7 +85,7 @@ def inputs(config: Config, task: Task) -> dict[str, str]:
         config: names the files.
         task: already loaded, so that what it imports is known.
     """
-    found = {str(path): _digest(path) for path in _files(config)}
+    found = {str(path): file_sha256(path) for path in _files(config)}
     found["the problems of the task"] = _sha256(_problems(task).encode())
     source = _source(task.verifier)
     if source is not None:
@@ -97,7 +98,7 @@ def changed_inputs(before: Mapping[str, str], config: Config, task: Task) -> lis
     now = inputs(config, task)
     # A module that nobody imported this time may still be there.
     files = {
-        name: _digest(Path(name)) for name in before.keys() - now.keys() if Path(name).is_file()
+        name: file_sha256(Path(name)) for name in before.keys() - now.keys() if Path(name).is_file()
     }
     return sorted(name for name in before if (now | files).get(name) != before[name])
 
@@ -205,12 +206,6 @@ def _source(verifier: object) -> str | None:
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _digest(path: Path) -> str:
-    """The SHA-256 of a file, which may be larger than memory."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _version(package: str) -> str | None:

@@ -110,6 +110,18 @@ class RunFolder:
         return Decisions(**self.read_environment()["decisions"])
 
 
+def existing_run(folder: Path) -> RunFolder:
+    """The run in a folder, however it is named.
+
+    Raises:
+        RunFolderError: it holds none.
+    """
+    run = RunFolder(root=Path(folder).resolve())
+    if not run.config.exists() or not run.environment.exists():
+        raise RunFolderError(f"{folder} holds no run: it has no config.toml and environment.json")
+    return run
+
+
 def check_free(folder: str | None) -> None:
     """Refuse an explicit folder that holds a run.
 

@@ -19,7 +19,7 @@ from verigrad.training.bad_updates import (
     values_of,
     whole_norm,
 )
-from verigrad.training.folder import RunFolder
+from verigrad.training.folder import existing_run
 from verigrad.training.recorded import Recorded, load_recorded, recorded_updates
 from verigrad.training.setup import Setup, prepare
 from verigrad.training.state import load_tensors
@@ -71,9 +71,7 @@ def replay(folder: Path, step: int, *, task: Task | None = None) -> list[Replay]
         RunFolderError: the folder holds no run, or no such record, or a damaged one.
         UserError: the task or the model cannot be used any more.
     """
-    run = RunFolder(root=Path(folder).resolve())
-    if not run.config.exists() or not run.environment.exists():
-        raise RunFolderError(f"{folder} holds no run: it has no config.toml and environment.json")
+    run = existing_run(folder)
     found = recorded_updates(run.bad_updates)
     if step not in found:
         there = f"those of steps {', '.join(map(str, found))}" if found else "none"

@@ -17,7 +17,7 @@ from verigrad.training.contract import (
     machine,
 )
 from verigrad.training.decisions import Decisions
-from verigrad.training.folder import RunFolder
+from verigrad.training.folder import RunFolder, existing_run
 from verigrad.training.lock import locked
 from verigrad.training.progress import Progress
 from verigrad.training.records import set_aside_after
@@ -50,9 +50,7 @@ def resume(
         ConfigError: a key may not change.
         StorageError: a file of the run cannot be written.
     """
-    run = RunFolder(root=Path(folder).resolve())
-    if not run.config.exists() or not run.environment.exists():
-        raise RunFolderError(f"{folder} holds no run: it has no config.toml and environment.json")
+    run = existing_run(folder)
     with locked(run.root):
         return _resume(run, changes, task, accept_changed_files, quiet)
 

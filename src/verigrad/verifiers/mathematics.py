@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from verigrad.types import Verdict
-from verigrad.verifiers.answer import NoAnswer, find_answer
 from verigrad.verifiers.tolerance import Tolerance
 
 
@@ -37,11 +36,7 @@ class Math:
             TaskError: the reference is empty or cannot be read.
         """
         # SymPy takes a third of a second to import, so whoever needs no mathematics does not pay.
-        from verigrad.verifiers.algebra.judging import judge, read_reference
+        from verigrad.verifiers.algebra.judging import judge_completion, read_reference
 
-        expected = read_reference(reference)
-        try:
-            answer = find_answer(completion)
-            return judge(answer, expected, Tolerance(abs_tol=self.abs_tol, rel_tol=self.rel_tol))
-        except NoAnswer as reason:
-            return Verdict.unparsable(str(reason))
+        tolerance = Tolerance(abs_tol=self.abs_tol, rel_tol=self.rel_tol)
+        return judge_completion(completion, read_reference(reference), tolerance)

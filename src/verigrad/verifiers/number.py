@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any
 
 from verigrad.types import Verdict
-from verigrad.verifiers.answer import NoAnswer, find_answer
 from verigrad.verifiers.boundary import bounded
 from verigrad.verifiers.tolerance import Tolerance
 
@@ -45,14 +44,10 @@ class Number:
             TaskError: the reference is not one finite number.
         """
         # SymPy takes a third of a second to import, so whoever needs no mathematics does not pay.
-        from verigrad.verifiers.algebra.judging import judge, read_number
+        from verigrad.verifiers.algebra.judging import judge_completion, read_number
 
-        expected = read_number(reference)
-        try:
-            answer = find_answer(completion)
-            return judge(answer, expected, Tolerance(abs_tol=self.abs_tol, rel_tol=self.rel_tol))
-        except NoAnswer as reason:
-            return Verdict.unparsable(str(reason))
+        tolerance = Tolerance(abs_tol=self.abs_tol, rel_tol=self.rel_tol)
+        return judge_completion(completion, read_number(reference), tolerance)
 
 
 @bounded

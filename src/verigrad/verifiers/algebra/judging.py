@@ -82,6 +82,14 @@ def read_number(reference: Any) -> Reference:
     return Reference(expected.text, value)
 
 
+def judge_completion(completion: str, expected: Reference, tolerance: Tolerance) -> Verdict:
+    """Find a completion's answer and compare it with a reference."""
+    try:
+        return judge(find_answer(completion), expected, tolerance)
+    except NoAnswer as reason:
+        return Verdict.unparsable(str(reason))
+
+
 def judge(answer: Answer, expected: Reference, tolerance: Tolerance) -> Verdict:
     """Compare an answer with a reference.
 
