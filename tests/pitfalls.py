@@ -211,7 +211,7 @@ PITFALLS: dict[int, Pitfall] = {
     ),
     50: _by(
         "boundaries of packed rows are told by positions that start again",
-        "packing.py::test_prompts_of_one_token_each_start_at_position_zero",
+        "packing.py::test_each_distinct_beginning_is_there_once_and_sees_itself_and_no_other",
     ),
     51: _by(
         "groups are dropped by the shaped reward",

@@ -205,7 +205,18 @@ def row_numbers(batch: Batch) -> torch.Tensor:
 @given(batches(), st.integers(1, 60))
 def test_a_pass_keeps_to_the_budget_unless_it_is_a_single_row(batch: Batch, budget: int) -> None:
     for part in cut(batch, budget):
-        cost = sum(len(prompt.token_ids) for prompt in part.prompts) + int(part.lengths.sum())
+        cost = sum(len(prompt.token_ids) for prompt in part.prompts) + len(
+            {
+                (group, *ids[:end])
+                for group, ids, length in zip(
+                    part.group_index.tolist(),
+                    part.token_ids.tolist(),
+                    part.lengths.tolist(),
+                    strict=True,
+                )
+                for end in range(1, length + 1)
+            }
+        )
         assert cost <= budget or len(part.lengths) == 1
 
 
@@ -220,12 +231,20 @@ def test_a_group_that_fits_the_budget_is_never_cut(batch: Batch, budget: int) ->
 
 
 def test_a_group_larger_than_the_budget_is_cut_between_rows() -> None:
-    rollouts = [((1,) * length, float(index)) for index, length in enumerate([3, 9, 1, 1])]
+    rollouts = [((index,) * length, float(index)) for index, length in enumerate([3, 9, 1, 1])]
     batch = batch_of([make_group(0, rollouts)], make_algorithm("dr_grpo"))
     passes = list(cut(batch, 5))
     assert [part.lengths.tolist() for part in passes] == [[3], [9], [1, 1]]
     assert [len(part.prompts) for part in passes] == [1, 1, 1]
     assert [part.token_ids.shape[1] for part in passes] == [3, 9, 1]
+
+
+def test_what_completions_begin_with_together_counts_once_in_a_pass() -> None:
+    """A prompt of one token: (1, 1) adds two, (1, 1, 2) one, (1, 3, 3) two; a budget holds six."""
+    rollouts = [((1, 3, 3), 1.0), ((1, 1), 0.0), ((1, 1, 2), 0.0)]
+    batch = batch_of([make_group(0, rollouts)], make_algorithm("dr_grpo"))
+    assert [part.lengths.tolist() for part in cut(batch, 6)] == [[3, 2, 3]]
+    assert [part.lengths.tolist() for part in cut(batch, 5)] == [[2, 3], [3]]
 
 
 def test_selected_rows_keep_what_was_computed_for_the_whole_batch() -> None:

@@ -73,7 +73,8 @@ def test_rows_that_leave_do_not_disturb_the_others(kind, shares_prompts):
 
 def follow(rows: Continuation, model: PreTrainedModel, sequences: list[list[int]]) -> None:
     """Compare the logits of every live row with those of its sequence run alone."""
-    found = rows.logits()
+    logits, states = rows.logits()
+    found = logits[states]
     assert len(found) == len(sequences)
     wanted = torch.stack([next_logits(model, ids) for ids in sequences])
     assert float((found - wanted).abs().max()) < 1e-5
@@ -97,6 +98,21 @@ def test_logits_are_those_of_the_sequence_while_rows_leave_one_after_another(kin
         ]
     assert len(sequences[0]) > 2 * WINDOW
     follow(rows, model, sequences)
+
+
+@torch.no_grad()
+def test_rows_that_have_been_the_same_so_far_are_one_until_they_part():
+    model = tiny_model("llama")
+    rows = SharedContinuation(model, [[3, 1], [4]], 3)
+    sequences = [[3, 1], [3, 1], [3, 1], [4], [4], [4]]
+    # Of the first prompt's rows two go on alike, part, and are not one again with equal tokens.
+    steps = [([0, 1, 2, 3, 4, 5], [7, 8, 7, 7, 7, 7], 3), ([0, 1, 2, 3, 5], [6, 6, 5, 6, 6], 4)]
+    steps += [([0, 2, 3, 4], [9, 9, 9, 9], 3)]
+    for kept, tokens, distinct in steps:
+        rows.advance(torch.tensor(kept), torch.tensor(tokens))
+        sequences = [[*sequences[row], token] for row, token in zip(kept, tokens, strict=True)]
+        assert len(rows.logits()[0]) == distinct == len({tuple(ids) for ids in sequences})
+        follow(rows, model, sequences)
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma3", "gpt2"])

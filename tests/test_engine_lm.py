@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,22 +55,30 @@ def sampling(temperature: float = 1.0, stop_token_ids: tuple[int, ...] = STOPS) 
 # The prompt is computed once
 
 
+def beginnings(sequences: Iterable[Sequence[int]]) -> set[tuple[int, ...]]:
+    """Everything that some sequence begins with, itself included."""
+    return {tuple(ids[:length]) for ids in sequences for length in range(1, len(ids) + 1)}
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_generation_runs_each_prompt_once_and_each_completion_token_but_the_last(kind):
+def test_generation_runs_each_distinct_beginning_once_and_the_last_token_not_at_all(kind):
     """The last token of a completion predicts nothing, so it is never fed."""
     policy = tiny_policy(kind)
     with counted_positions(policy) as positions:
-        groups = LocalEngine(policy).generate(PROMPTS, 5, sampling(), DRAWS)
+        groups = LocalEngine(policy).generate(PROMPTS, 12, sampling(), DRAWS)
     completions = list(itertools.chain(*groups))
-    lengths = [len(completion.token_ids) for completion in completions]
-    assert len(set(lengths)) > 2
+    assert len({len(completion.token_ids) for completion in completions}) > 2
     assert {completion.finish for completion in completions} == set(Finish)
-    assert positions.entered == 2 + 9 + 4 + sum(lengths) - len(lengths)
-    assert positions.through_head == sum(lengths)
+    run = [beginnings(row.token_ids[:-1] for row in rows) for rows in groups]
+    assert sum(map(len, run)) < sum(len(row.token_ids) - 1 for row in completions)
+    assert positions.entered == 2 + 9 + 4 + sum(map(len, run))
+    assert positions.through_head == 3 + sum(map(len, run))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_training_runs_the_prompts_of_groups_with_signal_once_and_other_groups_not_at_all(kind):
+def test_training_runs_each_distinct_beginning_of_groups_with_signal_once_and_others_not_at_all(
+    kind,
+):
     policy = tiny_policy(kind)
     groups = ragged_groups()
     silent = group_of(
@@ -83,9 +92,26 @@ def test_training_runs_the_prompts_of_groups_with_signal_once_and_other_groups_n
         done = update_once(policy, batch)
     assert done.passes == 1
     assert done.prompt_tokens == 1 + 9 + 3
+    # These prompts and completions have nothing in common.
     tokens = (3 + 1 + 7) + (5 + 6 + 1 + 2) + (1 + 1)
     assert positions.entered == 1 + 9 + 3 + tokens - 9
     assert positions.through_head == tokens
+
+
+def test_training_runs_what_prompts_or_completions_begin_with_together_once():
+    """Prompts (3, 4) and (3, 5); of the first, completions (6, 7, 2), (6, 7, 8) and (6, 7, 2)."""
+    policy = tiny_policy()
+    first = Prompt(problem_id="first", token_ids=(3, 4))
+    second = Prompt(problem_id="second", token_ids=(3, 5))
+    alike = [completion_of([6, 7, 2]), completion_of([6, 7, 8]), completion_of([6, 7, 2])]
+    other = [completion_of([6, 2]), completion_of([7])]
+    groups = [group_of(first, alike, [1.0, 0.0, 0.0]), group_of(second, other, [1.0, 0.0])]
+    with counted_positions(policy) as positions:
+        done = update_once(policy, make_batch(groups, preset("grpo")))
+    assert done.output.tokens == 9 + 3
+    assert positions.entered == len({(3,), (3, 4), (3, 4, 6), (3, 4, 6, 7), (3, 5), (3, 5, 6)})
+    # Tokens 6, 7, 2 and 8 after the first prompt, and 6, 2 and 7 after the second.
+    assert positions.through_head == 4 + 3
 
 
 def test_training_on_groups_without_signal_only_runs_nothing_and_moves_nothing():

@@ -5,48 +5,30 @@ from typing import Any
 import pytest
 import torch
 from golden import cases
+from hypothesis import given
+from hypothesis import strategies as st
 from tiny import tiny_model
 
 from verigrad.policies.continuation import SharedContinuation
-from verigrad.policies.packing import (
-    PROMPT,
-    Packed,
-    additive,
-    join,
-    may_attend,
-    pack_completions,
-    pack_prompts,
-)
+from verigrad.policies.packing import Packed, additive, may_attend, pack
 
-
-def prompts_and_completions(
-    prompt_lengths: list[int], completion_lengths: list[int], group_index: list[int]
-) -> tuple[Packed, Packed]:
-    """Every token of some prompts and of some completions, numbered from 10 and from 20."""
-    token = iter(range(10, 20))
-    prompts = pack_prompts([[next(token) for _ in range(n)] for n in prompt_lengths], "cpu")
-    lengths = torch.tensor(completion_lengths)
-    fed = torch.arange(max(completion_lengths)) < lengths.unsqueeze(1)
-    ids = torch.zeros(fed.shape, dtype=torch.int64).masked_scatter(
-        fed, torch.arange(20, 20 + sum(completion_lengths))
-    )
-    completions = pack_completions(
-        ids, fed, torch.tensor(group_index), torch.tensor(prompt_lengths)
-    )
-    return prompts, completions
+SEQUENCES = st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=6), min_size=1, max_size=8)
 
 
 def matrix(allowed: torch.Tensor) -> list[list[int]]:
     return allowed.int().tolist()
 
 
+def told(packed: Packed) -> list[list[int]]:
+    return [packed.token_ids.tolist(), packed.position.tolist(), packed.end.tolist()]
+
+
 def test_two_completions_share_a_prompt_without_seeing_each_other():
-    prompts, completions = prompts_and_completions([2], [2, 1], [0, 0])
-    row = join(prompts, completions)
-    assert row.token_ids.tolist() == [10, 11, 20, 21, 22]
-    assert row.position.tolist() == [0, 1, 2, 3, 2]
-    assert row.row.tolist() == [PROMPT, PROMPT, 0, 0, 1]
-    assert matrix(may_attend(row, row, None)) == [
+    row, places = pack([[10, 11, 20, 21], [10, 11, 22]], "cpu")
+    assert told(row) == [[10, 11, 20, 21, 22], [0, 1, 2, 3, 2], [5, 5, 4, 4, 5]]
+    assert places[0].tolist() == [0, 1, 2, 3]
+    assert places[1, :3].tolist() == [0, 1, 4]
+    assert matrix(may_attend(row, None)) == [
         [1, 0, 0, 0, 0],
         [1, 1, 0, 0, 0],
         [1, 1, 1, 0, 0],
@@ -57,27 +39,30 @@ def test_two_completions_share_a_prompt_without_seeing_each_other():
 
 @pytest.mark.parametrize(("inputs", "expected"), cases("layout"))
 def test_golden_layout_of_a_shared_prompt(inputs: dict[str, Any], expected: dict[str, Any]) -> None:
-    lengths = inputs["completion_lens"]
-    prompts, completions = prompts_and_completions(
-        [inputs["prompt_len"]], lengths, [0] * len(lengths)
+    """The completions' tokens are numbered from 20, so that they have nothing in common."""
+    token = iter(range(20, 40))
+    prompt = list(range(10, 10 + inputs["prompt_len"]))
+    row, places = pack(
+        [[*prompt, *(next(token) for _ in range(n))] for n in inputs["completion_lens"]], "cpu"
     )
-    row = join(prompts, completions)
     assert row.position.tolist() == expected["position_ids"]
-    assert matrix(may_attend(row, row, None)) == expected["allowed"]
+    assert matrix(may_attend(row, None)) == expected["allowed"]
+    assert [
+        places[index, len(prompt) - 1 : len(prompt) - 1 + n].tolist()
+        for index, n in enumerate(inputs["completion_lens"])
+    ] == expected["predictor_index"]
 
 
 @pytest.mark.parametrize(("inputs", "expected"), cases("positions_packed"))
 def test_golden_positions_restart_with_every_sequence(
     inputs: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    lengths = inputs["lengths"]
-    packed = pack_prompts([[7] * length for length in lengths], "cpu")
+    """Each sequence is of tokens of its own; positions 0, 0 do not merge those of one token."""
+    packed, places = pack([[7 + i] * n for i, n in enumerate(inputs["lengths"])], "cpu")
     assert packed.position.tolist() == expected["position_ids"]
     ends = expected["cu_seqlens"]
-    # A sequence is told by its number: positions 0, 0 would merge sequences of one token.
-    assert packed.group.tolist() == [
-        group for group in range(len(lengths)) for _ in range(ends[group], ends[group + 1])
-    ]
+    assert [packed.end[row[0]].item() for row in places] == ends[1:]
+    assert [row[0].item() for row in places] == ends[:-1]
 
 
 @pytest.mark.parametrize(("inputs", "expected"), cases("positions_left_pad"))
@@ -97,32 +82,18 @@ def test_golden_positions_of_prompts_that_stand_right_aligned(
     assert (positions < 0)[:, :width].tolist() == (~attended[:, :width]).tolist()
 
 
-def test_the_prompt_part_and_the_completion_part_are_the_rows_of_the_whole_matrix():
-    prompts, completions = prompts_and_completions([2], [2, 1], [0, 0])
-    keys = join(prompts, completions)
-    whole = may_attend(keys, keys, None)
-    assert torch.equal(may_attend(completions, keys, None), whole[2:])
-    assert torch.equal(may_attend(prompts, prompts, None), whole[:2, :2])
-
-
-def test_a_completion_sees_its_own_prompt_only():
-    prompts, completions = prompts_and_completions([1, 2], [1, 2, 1], [1, 0, 1])
-    row = join(prompts, completions)
-    assert row.group.tolist() == [0, 1, 1, 1, 0, 0, 1]
-    assert row.position.tolist() == [0, 0, 1, 2, 1, 2, 2]
-    assert matrix(may_attend(completions, row, None)) == [
-        [0, 1, 1, 1, 0, 0, 0],
-        [1, 0, 0, 0, 1, 0, 0],
-        [1, 0, 0, 0, 1, 1, 0],
-        [0, 1, 1, 0, 0, 0, 1],
-    ]
+def test_what_completions_begin_with_together_stands_in_the_row_once():
+    row, places = pack([[1, 5, 6, 7], [1, 5, 6], [1, 5, 8], [1, 5, 6, 7]], "cpu")
+    assert told(row) == [[1, 5, 6, 7, 8], [0, 1, 2, 3, 2], [5, 5, 4, 4, 5]]
+    assert places.tolist()[0] == places.tolist()[3] == [0, 1, 2, 3]
+    assert places[1, :3].tolist() == [0, 1, 2]
+    assert places[2, :3].tolist() == [0, 1, 4]
 
 
 def test_a_sliding_window_counts_positions_and_not_places_in_the_row():
-    prompts, completions = prompts_and_completions([3], [2, 2], [0, 0])
-    row = join(prompts, completions)
+    row, _ = pack([[10, 11, 12, 20, 21], [10, 11, 12, 22, 23]], "cpu")
     assert row.position.tolist() == [0, 1, 2, 3, 4, 3, 4]
-    assert matrix(may_attend(row, row, 2)) == [
+    assert matrix(may_attend(row, 2)) == [
         [1, 0, 0, 0, 0, 0, 0],
         [1, 1, 0, 0, 0, 0, 0],
         [0, 1, 1, 0, 0, 0, 0],
@@ -133,26 +104,19 @@ def test_a_sliding_window_counts_positions_and_not_places_in_the_row():
     ]
 
 
-def test_only_the_tokens_that_are_fed_are_laid_out():
-    ids = torch.tensor([[5, 6, 7], [8, 0, 0], [9, 3, 0]])
-    fed = torch.tensor([[True, True, False], [False, False, False], [True, False, False]])
-    packed = pack_completions(ids, fed, torch.tensor([0, 0, 1]), torch.tensor([4, 1]))
-    assert packed.token_ids.tolist() == [5, 6, 9]
-    assert packed.row.tolist() == [0, 0, 2]
-    assert packed.group.tolist() == [0, 0, 1]
-    assert packed.position.tolist() == [4, 5, 1]
-
-
-def test_prompts_of_one_token_each_start_at_position_zero():
-    packed = pack_prompts([[7], [7], [8, 9]], "cpu")
-    assert packed.position.tolist() == [0, 0, 0, 1]
-    assert packed.group.tolist() == [0, 1, 2, 2]
-    assert matrix(may_attend(packed, packed, None)) == [
-        [1, 0, 0, 0],
-        [0, 1, 0, 0],
-        [0, 0, 1, 0],
-        [0, 0, 1, 1],
-    ]
+@given(SEQUENCES)
+def test_each_distinct_beginning_is_there_once_and_sees_itself_and_no_other(sequences):
+    row, places = pack(sequences, "cpu")
+    allowed = may_attend(row, None)
+    beginnings = {}
+    for sequence, where in zip(sequences, places.tolist(), strict=True):
+        for length in range(1, len(sequence) + 1):
+            place = where[length - 1]
+            assert beginnings.setdefault(tuple(sequence[:length]), place) == place
+            assert row.position[place] == length - 1
+            assert row.token_ids[place] == sequence[length - 1]
+            assert allowed[place].nonzero().flatten().tolist() == where[:length]
+    assert sorted(beginnings.values()) == list(range(len(row.token_ids)))
 
 
 def test_the_additive_mask_is_zero_or_the_lowest_number_of_its_dtype():

@@ -89,7 +89,9 @@ def test_uniform_numbers_of_keys_and_positions_are_spread_evenly_and_unrelated()
 
 def test_tokens_are_drawn_as_often_as_the_softmax_says() -> None:
     logits = tensor([0.3, -0.5, 1.1, -inf])
-    drawn = draw_tokens(logits.expand(20_000, 4), uniform(hashed_keys(20_000), 3))
+    drawn = draw_tokens(
+        logits.unsqueeze(0), torch.zeros(20_000, dtype=torch.int64), uniform(hashed_keys(20_000), 3)
+    )
     expected = logits.softmax(dim=-1)[:3] * 20_000
     counts = torch.bincount(drawn, minlength=4)
     # The 0.9999 quantile of chi-square with 2 degrees of freedom is 18.4.
@@ -104,13 +106,31 @@ def test_a_token_of_probability_zero_is_never_drawn(
     dtype: torch.dtype, number: float, logits: list[float]
 ) -> None:
     row = torch.tensor([[*logits, 0.0, -inf]], dtype=dtype)
-    drawn = draw_tokens(row, tensor([number])).item()
+    drawn = draw_tokens(row, torch.tensor([0]), tensor([number])).item()
     assert row.softmax(dim=-1)[0, int(drawn)] > 0
 
 
 def test_the_ends_of_the_interval_draw_the_first_and_the_last_possible_token() -> None:
-    logits = tensor([[-inf, 0.0, 1.0, -inf], [-inf, 0.0, 1.0, -inf]])
-    assert draw_tokens(logits, tensor([0.0, LARGEST])).tolist() == [1, 2]
+    logits = tensor([[-inf, 0.0, 1.0, -inf]])
+    assert draw_tokens(logits, torch.tensor([0, 0]), tensor([0.0, LARGEST])).tolist() == [1, 2]
+
+
+@given(
+    st.lists(st.lists(st.floats(-5, 5), min_size=7, max_size=7), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 3), st.floats(0, LARGEST)), min_size=1, max_size=5),
+)
+def test_a_token_is_where_the_cumulative_distribution_of_its_own_row_passes_the_number(
+    rows: list[list[float]], drawn: list[tuple[int, float]]
+) -> None:
+    logits = tensor(rows)
+    states = torch.tensor([state % len(rows) for state, _ in drawn])
+    numbers = tensor([number for _, number in drawn])
+    cumulative = logits.softmax(dim=-1).cumsum(dim=-1)
+    expected = [
+        sum(float(value) <= float(number * cumulative[state, -1]) for value in cumulative[state])
+        for state, number in zip(states.tolist(), numbers, strict=True)
+    ]
+    assert draw_tokens(logits, states, numbers).tolist() == expected
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
@@ -155,8 +175,8 @@ def test_a_row_that_finished_leaves_the_batch(monkeypatch: pytest.MonkeyPatch) -
         rows = start(*arguments)  # type: ignore[arg-type]
         logits = rows.logits
 
-        def counted() -> Tensor:
-            live.append(len(logits()))
+        def counted() -> tuple[Tensor, Tensor]:
+            live.append(len(logits()[1]))
             return logits()
 
         rows.logits = counted  # type: ignore[method-assign]

@@ -202,16 +202,16 @@ MUTATIONS = (
     Mutation(
         25,
         "engines/local.py",
-        "token_log_probs(logits, chosen, sampling.temperature)",
-        "token_log_probs(logits, chosen, 1.0)",
+        "token_log_probs(logits, chosen, sampling.temperature, states)",
+        "token_log_probs(logits, chosen, 1.0, states)",
     ),
     Mutation(
         26,
         "core/logprobs.py",
-        "    logits = tempered(logits, temperature)\n    chosen",
+        "    logits = tempered(logits, temperature)\n    normalisers",
         "    return logits.log_softmax(-1).gather(-1, token_ids.unsqueeze(-1)).squeeze(-1) / (\n"
         "        temperature or 1\n"
-        "    )\n    chosen",
+        "    )\n    normalisers",
     ),
     Mutation(
         28,
@@ -269,15 +269,15 @@ MUTATIONS = (
     ),
     Mutation(
         33,
-        "policies/continuation.py",
-        "return counts.cumsum(0) - 1",
-        "return (counts.cumsum(0) - 2).clamp(min=0)",
+        "policies/causal_lm.py",
+        "torch.tensor([len(prompt) - 1 for prompt in prompts]",
+        "torch.tensor([max(0, len(prompt) - 2) for prompt in prompts]",
     ),
     Mutation(
         34,
         "policies/continuation.py",
-        "self._next_position = lengths.repeat_interleave(completions)",
-        "self._next_position = torch.full_like(lengths, width).repeat_interleave(completions)",
+        "self._next_position = lengths\n",
+        "self._next_position = torch.full_like(lengths, width)\n",
     ),
     Mutation(
         35,
@@ -401,10 +401,9 @@ MUTATIONS = (
     Mutation(
         50,
         "policies/packing.py",
-        "        group=group.to(device),\n",
-        "        group=torch.nn.functional.pad(\n"
-        "            (position[1:] < position[:-1]).long().cumsum(0), (1, 0)\n"
-        "        ).to(device),\n",
+        "allowed = (place <= query) & (query < packed.end)",
+        "part = torch.nn.functional.pad((packed.position.diff() < 0).long().cumsum(0), (1, 0))\n"
+        "    allowed = (place <= query) & (part.unsqueeze(1) == part)",
     ),
     Mutation(
         51,
@@ -416,8 +415,8 @@ MUTATIONS = (
     Mutation(
         52,
         "policies/packing.py",
-        "allowed = same_group & same_row & (distance >= 0)",
-        "allowed = same_group & (distance >= 0)",
+        "allowed = (place <= query) & (query < packed.end)",
+        "allowed = place <= query",
     ),
     Mutation(
         53,
@@ -428,13 +427,12 @@ MUTATIONS = (
     Mutation(
         54,
         "policies/continuation.py",
-        "self._cache, first = self._run_prompts(prompts, width, completions)",
+        "self._cache, self._logits = self._run_prompts(prompts, width)",
         "import copy\n\n"
         "        kept = model.__dict__.setdefault('kept', {})\n"
-        "        key = (str(prompts), completions)\n"
-        "        if key not in kept:\n"
-        "            kept[key] = self._run_prompts(prompts, width, completions)\n"
-        "        self._cache, first = copy.deepcopy(kept[key])",
+        "        if str(prompts) not in kept:\n"
+        "            kept[str(prompts)] = self._run_prompts(prompts, width)\n"
+        "        self._cache, self._logits = copy.deepcopy(kept[str(prompts)])",
     ),
     Mutation(
         55,

@@ -1,7 +1,9 @@
 """A batch cut into minibatches, which are updates of their own, and passes, which are not."""
 
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
+from itertools import pairwise, takewhile
 from typing import Any, TypeVar
 
 import torch
@@ -60,9 +62,10 @@ def minibatches(batch: Batch, algorithm: Algorithm, order: Sequence[int]) -> Ite
 def cut(batch: Batch, token_budget: int) -> Iterator[Batch]:
     """Cut a batch into passes of whole rows, leaving out rows that train nothing.
 
-    A pass costs the tokens of its prompts, each once, plus those of its completions. Groups stay
-    whole where they fit; a group that is larger than the budget is cut between rows, and its prompt
-    then runs once in each of its passes. A row larger than the budget is a pass of its own.
+    A pass costs the tokens of its prompts, each once, plus those of its completions, where what
+    those of one prompt begin with together counts once. Groups stay whole where they fit; a group
+    that is larger than the budget is cut between rows, and its prompt then runs once in each of its
+    passes. A row larger than the budget is a pass of its own.
 
     Args:
         batch: the batch of one update.
@@ -77,27 +80,44 @@ def cut(batch: Batch, token_budget: int) -> Iterator[Batch]:
 
 def passes_of(tokens: Tokens, rows: Sequence[int], token_budget: int) -> Iterator[list[int]]:
     """Which rows go together into a pass; see :func:`cut`."""
-    lengths = tokens.lengths.tolist()
+    ids = tokens.token_ids.tolist()
+    completions = [row[:length] for row, length in zip(ids, tokens.lengths.tolist(), strict=True)]
     groups = tokens.group_index.tolist()
     by_group: dict[int, list[int]] = {}
-    for row in rows:
+    # Side by side, rows that begin alike share the most, and a row that is new to a pass shares
+    # with the one before it all that it shares with any.
+    for row in sorted(rows, key=lambda row: (groups[row], completions[row])):
         by_group.setdefault(groups[row], []).append(row)
     current: list[int] = []
     used = 0
     for group, members in by_group.items():
         prompt = len(tokens.prompts[group].token_ids)
-        if current and used + prompt + sum(lengths[row] for row in members) > token_budget:
-            yield current
+        lengths = [len(completions[row]) for row in members]
+        added = _added([completions[row] for row in members])
+        if current and used + prompt + sum(added) > token_budget:
+            yield sorted(current)
             current, used = [], 0
         used += prompt
         for index, row in enumerate(members):
-            if index and used + lengths[row] > token_budget:
-                yield current
-                current, used = [], prompt
+            if index and used + added[index] > token_budget:
+                yield sorted(current)
+                current, used = [], prompt + lengths[index]
+            else:
+                used += added[index]
             current.append(row)
-            used += lengths[row]
     if current:
-        yield current
+        yield sorted(current)
+
+
+def _added(completions: Sequence[Sequence[int]]) -> list[int]:
+    """How many tokens each has beyond what it begins with together with the one before."""
+    return [len(ids) - _shared(before, ids) for before, ids in pairwise([(), *completions])]
+
+
+def _shared(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    same = map(operator.eq, first, second)
+    return sum(1 for _ in takewhile(bool, same))
 
 
 def select_rows(tokens: SomeTokens, rows: Sequence[int]) -> SomeTokens:

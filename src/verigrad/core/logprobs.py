@@ -8,23 +8,30 @@ import torch
 from torch import Tensor
 
 
-def token_log_probs(logits: Tensor, token_ids: Tensor, temperature: float) -> Tensor:
-    """Natural log-probability of one given token per row.
+def token_log_probs(
+    logits: Tensor, token_ids: Tensor, temperature: float, states: Tensor | None = None
+) -> Tensor:
+    """Natural log-probability of one given token per row, or of some tokens of some rows.
 
     The chosen logit less the log of the normaliser, so that no ``[N, V]`` table of log-probs is
     made. At temperature 0 (greedy) the log-probs are those of the untempered policy.
 
     Args:
-        logits: ``[N, V]``.
+        logits: ``[N, V]``, or ``[S, V]`` with ``states``.
         token_ids: ``[N]`` int64.
         temperature: divides the logits; at least 0.
+        states: ``[N]`` int64, the row of the logits that each token was drawn from; None where
+            every token has a row of its own.
 
     Returns:
         ``[N]``, float32 or float64, each at most 0.
     """
     logits = tempered(logits, temperature)
+    normalisers = logits.logsumexp(dim=-1)
+    if states is not None:
+        return logits[states, token_ids] - normalisers[states]
     chosen = logits.gather(-1, token_ids.unsqueeze(-1)).squeeze(-1)
-    return chosen - logits.logsumexp(dim=-1)
+    return chosen - normalisers
 
 
 def entropy(logits: Tensor, temperature: float) -> Tensor:

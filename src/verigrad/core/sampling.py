@@ -32,19 +32,27 @@ def uniform(keys: Tensor, position: int) -> Tensor:
     return _shift(bits, 12).double() * 2.0**-52
 
 
-def draw_tokens(logits: Tensor, uniforms: Tensor) -> Tensor:
-    """Sample one token per row by inverting the cumulative distribution.
+def draw_tokens(logits: Tensor, states: Tensor, uniforms: Tensor) -> Tensor:
+    """Sample tokens by inverting the cumulative distribution.
 
     Args:
-        logits: ``[N, V]``, already tempered.
+        logits: ``[S, V]``, already tempered.
+        states: ``[N]`` int64, the row of the logits that each token is drawn from.
         uniforms: ``[N]`` float64 in [0, 1).
 
     Returns:
         ``[N]`` int64. A token of probability 0 is never drawn.
     """
     cumulative = logits.softmax(dim=-1).cumsum(dim=-1, dtype=torch.float64)
-    targets = (uniforms * cumulative[:, -1]).unsqueeze(-1)
-    return torch.searchsorted(cumulative, targets, right=True).squeeze(-1)
+    targets = uniforms * cumulative[states, -1]
+    # By halving, as torch.searchsorted does, which would want a copy of the row for every token.
+    low = torch.zeros_like(states)
+    high = torch.full_like(states, logits.shape[-1] - 1)
+    for _ in range((logits.shape[-1] - 1).bit_length()):
+        middle = (low + high) // 2
+        reached = cumulative[states, middle] > targets
+        low, high = torch.where(reached, low, middle + 1), torch.where(reached, middle, high)
+    return high
 
 
 def _shift(bits: Tensor, by: int) -> Tensor:

@@ -63,11 +63,11 @@ class LocalEngine:
         stopped = torch.zeros_like(live, dtype=torch.bool)
         rows = self._policy.continuation(prompts, completions)
         for position in range(sampling.max_new_tokens):
-            logits = rows.logits()
+            logits, states = rows.logits()
             _check(logits)
-            chosen = _choose(logits, sampling.temperature, live_keys, position)
+            chosen = _choose(logits, states, sampling.temperature, live_keys, position)
             token_ids[live, position] = chosen
-            chosen_log_probs = token_log_probs(logits, chosen, sampling.temperature)
+            chosen_log_probs = token_log_probs(logits, chosen, sampling.temperature, states)
             log_probs[live, position] = chosen_log_probs.double()
             lengths[live] = position + 1
             ends = torch.isin(chosen, stops)
@@ -113,8 +113,10 @@ def _check(logits: Tensor) -> None:
         )
 
 
-def _choose(logits: Tensor, temperature: float, keys: Tensor, position: int) -> Tensor:
+def _choose(
+    logits: Tensor, states: Tensor, temperature: float, keys: Tensor, position: int
+) -> Tensor:
     """The next token of each row: the likeliest at temperature 0, else drawn."""
     if temperature == 0:
-        return logits.argmax(dim=-1)
-    return draw_tokens(tempered(logits, temperature), uniform(keys, position))
+        return logits.argmax(dim=-1)[states]
+    return draw_tokens(tempered(logits, temperature), states, uniform(keys, position))

@@ -25,8 +25,13 @@ class TokenScores:
 class Continuation(Protocol):
     """Completions that are being generated, one live row each."""
 
-    def logits(self) -> Tensor:
-        """Logits ``[N, V]`` of the next token of every live row, not tempered."""
+    def logits(self) -> tuple[Tensor, Tensor]:
+        """Logits of the next token, not tempered, and which of them each live row goes on from.
+
+        Returns:
+            ``[S, V]``, one for each state that rows are in, and ``[N]`` int64, each live row's
+            state. Rows that have been the same so far may share one.
+        """
         ...
 
     def advance(self, rows: Tensor, token_ids: Tensor) -> None:

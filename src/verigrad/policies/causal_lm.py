@@ -1,8 +1,9 @@
 """A Hugging Face causal language model as a policy.
 
-Each prompt is run once, with gradients, and all its completions beside it, laid end to end under a
-mask that keeps them apart (see ``policies.packing``). Whether that is exact for a model is checked
-when the policy is made; where it is not, the policy says so once and runs every sequence alone.
+Whatever prompts and completions begin with together is run once, with gradients, and what differs
+beside it, laid end to end under a mask that keeps sequences apart (see ``policies.packing``).
+Whether that is exact for a model is checked when the policy is made; where it is not, the policy
+says so once and runs every sequence alone.
 """
 
 import logging
@@ -17,16 +18,10 @@ from verigrad.batch import Tokens
 from verigrad.core.head import head_scores
 from verigrad.core.logprobs import entropy, token_log_probs
 from verigrad.policies.base import Continuation, TokenScores
-from verigrad.policies.continuation import PlainContinuation, SharedContinuation, last_positions
-from verigrad.policies.forward import (
-    hidden_states,
-    plain_head,
-    plain_logits,
-    run,
-    within,
-)
+from verigrad.policies.continuation import PlainContinuation, SharedContinuation
+from verigrad.policies.forward import hidden_states, plain_head, plain_logits, run_row
 from verigrad.policies.models import render, stop_token_ids
-from verigrad.policies.packing import Packed, join, pack_completions, pack_prompts
+from verigrad.policies.packing import Packed, pack
 from verigrad.policies.quiet import quiet_transformers
 from verigrad.types import Problem, Prompt
 
@@ -87,10 +82,14 @@ class CausalLM:
         chosen = tokens.token_ids[mask]
         if self._head is not None:
             packed, predictors = lay_out(tokens)
-            hidden = hidden_states(self.module, packed, within(packed), predictors)
+            places, ids, back = distinct(predictors, chosen)
+            hidden = hidden_states(self.module, packed, places)
             weight, bias = self._head.weight, self._head.bias
-            log_probs, nats = head_scores(
-                hidden, weight, bias, chosen, temperature, entropy_gradient=entropy_gradient
+            log_probs, nats = (
+                values.index_select(0, back)
+                for values in head_scores(
+                    hidden, weight, bias, ids, temperature, entropy_gradient=entropy_gradient
+                )
             )
         else:
             logits_of = shared_logits if self.shares_prompts else separate_logits
@@ -111,31 +110,43 @@ class CausalLM:
 
 
 def lay_out(batch: Tokens) -> tuple[Packed, Tensor]:
-    """Prompts once each and then the completions, in one row, and where each token is predicted.
+    """The sequences in one row, and where each trained token is predicted.
 
-    Completion tokens are all there except the last of a row, which predicts nothing. The second
-    value, ``[mask.sum()]``, holds the position that predicts each trained token, row by row: the
-    prompt's last for the first token of a row, and its predecessor for each other one.
+    Every token is there except the last of a completion, which predicts nothing. The second value,
+    ``[mask.sum()]``, holds the place that predicts each trained token, row by row: that of the
+    prompt's last for the first token of a completion, and of its predecessor for each other one.
     """
-    prompts = pack_prompts([prompt.token_ids for prompt in batch.prompts], str(batch.mask.device))
-    lengths = torch.bincount(prompts.group, minlength=len(batch.prompts))
-    columns = torch.arange(batch.mask.shape[1], device=batch.mask.device)
-    fed = columns < batch.lengths.unsqueeze(1) - 1
-    completions = pack_completions(batch.token_ids, fed, batch.group_index, lengths)
-    places = len(prompts.token_ids) + fed.flatten().cumsum(0).view(fed.shape) - 1
-    first = last_positions(prompts, len(batch.prompts))[batch.group_index]
-    predictors = torch.cat([first.unsqueeze(1), places[:, :-1]], dim=1)
-    return join(prompts, completions), predictors[batch.mask]
+    prompts = [batch.prompts[group].token_ids for group in batch.group_index.tolist()]
+    completions = [
+        ids[: max(0, length - 1)]
+        for ids, length in zip(batch.token_ids.tolist(), batch.lengths.tolist(), strict=True)
+    ]
+    packed, places = pack(
+        [[*prompt, *ids] for prompt, ids in zip(prompts, completions, strict=True)],
+        str(batch.mask.device),
+    )
+    last = torch.tensor([len(prompt) - 1 for prompt in prompts], device=places.device)
+    columns = last.unsqueeze(1) + torch.arange(batch.mask.shape[1], device=places.device)
+    return packed, places.gather(1, columns.clamp(max=places.shape[1] - 1))[batch.mask]
+
+
+def distinct(predictors: Tensor, token_ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Every pair of a place and the token it predicts once: places, tokens, each pair's index."""
+    (places, tokens), back = torch.unique(
+        torch.stack([predictors, token_ids]), dim=1, return_inverse=True
+    )
+    return places, tokens, back
 
 
 def shared_logits(model: Any, batch: Tokens) -> Tensor:
     """Logits that predict the batch's trained tokens, row by row: ``[mask.sum(), V]``.
 
-    Prompt tokens enter the model once each, completion tokens once each except the last of a row.
-    The head sees exactly the positions that predict a trained token.
+    Tokens enter the model once for each distinct beginning that they end, and the head sees each
+    place that predicts a trained token once.
     """
     packed, predictors = lay_out(batch)
-    return run(model, packed, within(packed), None, predictors, batched=False)
+    places, back = torch.unique(predictors, return_inverse=True)
+    return run_row(model, packed, None, places).index_select(0, back)
 
 
 def separate_logits(model: Any, batch: Tokens) -> Tensor:
@@ -222,4 +233,5 @@ def _probe_steps(model: Any, prompts: list[list[int]]) -> Tensor:
     device = next(model.parameters()).device
     rows = SharedContinuation(model, prompts, 1)
     rows.advance(torch.tensor([0, 1], device=device), torch.tensor([5, 1], device=device))
-    return rows.logits().log_softmax(-1)
+    logits, states = rows.logits()
+    return logits[states].log_softmax(-1)

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from verigrad.policies.forward import layers_of, new_cache, run, within
-from verigrad.policies.packing import PROMPT, Packed, pack_prompts
+from verigrad.policies.forward import layers_of, new_cache, run_row, run_step
+from verigrad.policies.packing import pack
 from verigrad.policies.roomy import roomy_cache
 
 PROMPT_TOKENS_AT_ONCE = 512
@@ -15,31 +15,35 @@ PROMPT_TOKENS_AT_ONCE = 512
 
 
 class SharedContinuation:
-    """Rows that go on from their prompt's keys and values; see ``policies.base.Continuation``."""
+    """Rows that go on from their prompt's keys and values; see ``policies.base.Continuation``.
+
+    Completions that have been the same so far are one row of the cache, which is repeated when they
+    part.
+    """
 
     def __init__(self, model: Any, prompts: Sequence[Sequence[int]], completions: int) -> None:
         self._model = model
         self._device = str(next(model.parameters()).device)
         lengths = torch.tensor([len(ids) for ids in prompts], device=self._device)
         width = int(lengths.max())
-        self._cache, first = self._run_prompts(prompts, width, completions)
-        self._logits = first
+        self._cache, self._logits = self._run_prompts(prompts, width)
         # Prompts stand right-aligned; a key at a negative position is padding.
         columns = torch.arange(width, device=self._device)
-        positions = columns - (width - lengths).unsqueeze(1)
-        self._key_positions = positions.repeat_interleave(completions, dim=0)
-        self._next_position = lengths.repeat_interleave(completions)
+        self._key_positions = columns - (width - lengths).unsqueeze(1)
+        self._next_position = lengths
+        self._states = torch.arange(len(prompts), device=self._device)
+        self._states = self._states.repeat_interleave(completions)
 
-    def logits(self) -> Tensor:
-        """Logits ``[N, V]`` of the next token of every live row."""
-        return self._logits
+    def logits(self) -> tuple[Tensor, Tensor]:
+        """Logits ``[S, V]`` of the next token in each state, and each live row's state."""
+        return self._logits, self._states
 
     def advance(self, rows: Tensor, token_ids: Tensor) -> None:
-        """Keep some rows and run one more token of each."""
-        if len(rows) < len(self._next_position):
-            self._cache.batch_select_indices(rows)
-            self._key_positions = self._key_positions[rows]
-            self._next_position = self._next_position[rows]
+        """Keep some rows and run one more token of each, once where they go on alike."""
+        (parents, tokens), self._states = torch.unique(
+            torch.stack([self._states[rows], token_ids]), dim=1, return_inverse=True
+        )
+        self._select(parents)
         position = self._next_position
         self._key_positions = torch.cat([self._key_positions, position.unsqueeze(1)], dim=1)
 
@@ -49,25 +53,30 @@ class SharedContinuation:
                 return seen
             return seen & (position.unsqueeze(1) - self._key_positions < window)
 
-        tokens = Packed(token_ids=token_ids, group=rows, row=rows, position=position)
-        last = torch.zeros(1, dtype=torch.int64, device=self._device)
-        self._logits = run(self._model, tokens, allowed, self._cache, last, batched=True)
+        self._logits = run_step(self._model, tokens, position, allowed, self._cache)
         self._next_position = position + 1
 
-    def _run_prompts(
-        self, prompts: Sequence[Sequence[int]], width: int, completions: int
-    ) -> tuple[Any, Tensor]:
-        """A cache with K rows per prompt, and the logits of each row's first token."""
+    def _select(self, parents: Tensor) -> None:
+        """Make the cache's rows those that the new states continue."""
+        before = torch.arange(len(self._next_position), device=self._device)
+        if not torch.equal(parents, before):
+            self._cache.batch_select_indices(parents)
+            self._key_positions = self._key_positions[parents]
+            self._next_position = self._next_position[parents]
+
+    def _run_prompts(self, prompts: Sequence[Sequence[int]], width: int) -> tuple[Any, Tensor]:
+        """A cache with one row per prompt, and the logits of each one's first token."""
         layers: dict[int, list[tuple[Tensor, Tensor]]] = {}
         logits = []
         for some in _portions(prompts):
-            packed = pack_prompts(some, self._device)
-            ends = last_positions(packed, len(some))
+            packed, places = pack(some, self._device)
+            lengths = torch.tensor([len(ids) for ids in some], device=self._device)
+            columns = torch.arange(width, device=self._device) - (width - lengths).unsqueeze(1)
+            aligned = places.gather(1, columns.clamp(min=0))
             cache = new_cache()
-            keep = ends.repeat_interleave(completions)
-            logits.append(run(self._model, packed, within(packed), cache, keep, batched=False))
+            logits.append(run_row(self._model, packed, cache, aligned[:, -1]))
             for index, keys, values in layers_of(cache):
-                rows = [_aligned(part, some, width, completions) for part in (keys, values)]
+                rows = [part[0][:, aligned].transpose(0, 1) for part in (keys, values)]
                 layers.setdefault(index, []).append((rows[0], rows[1]))
         whole = roomy_cache()
         for index, parts in layers.items():
@@ -84,9 +93,10 @@ class PlainContinuation:
         self._device = str(next(model.parameters()).device)
         self._rows = [self._feed(None, ids) for ids in prompts for _ in range(completions)]
 
-    def logits(self) -> Tensor:
-        """Logits ``[N, V]`` of the next token of every live row."""
-        return torch.stack([logits for _, logits in self._rows])
+    def logits(self) -> tuple[Tensor, Tensor]:
+        """Logits ``[N, V]`` of the next token of every live row, each a state of its own."""
+        states = torch.arange(len(self._rows), device=self._device)
+        return torch.stack([logits for _, logits in self._rows]), states
 
     def advance(self, rows: Tensor, token_ids: Tensor) -> None:
         """Keep some rows and run one more token of each."""
@@ -101,12 +111,6 @@ class PlainContinuation:
         return output.cache, output.logits[0, -1]
 
 
-def last_positions(packed: Packed, prompts: int) -> Tensor:
-    """``[P]``: where each prompt's last token stands in the row."""
-    counts = torch.bincount(packed.group[packed.row == PROMPT], minlength=prompts)
-    return counts.cumsum(0) - 1
-
-
 def _portions(prompts: Sequence[Sequence[int]]) -> list[list[Sequence[int]]]:
     """Consecutive prompts, together at most PROMPT_TOKENS_AT_ONCE unless one alone is longer."""
     portions: list[list[Sequence[int]]] = []
@@ -118,12 +122,3 @@ def _portions(prompts: Sequence[Sequence[int]]) -> list[list[Sequence[int]]]:
         portions[-1].append(ids)
         used += len(ids)
     return portions
-
-
-def _aligned(
-    values: Tensor, prompts: Sequence[Sequence[int]], width: int, completions: int
-) -> Tensor:
-    """Split ``[1, heads, tokens, d]`` by prompt, align right to ``width``, repeat K times."""
-    parts = values[0].split([len(ids) for ids in prompts], dim=1)
-    rows = [torch.nn.functional.pad(part, (0, 0, width - part.shape[1], 0)) for part in parts]
-    return torch.stack(rows).repeat_interleave(completions, dim=0)

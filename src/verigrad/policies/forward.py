@@ -13,45 +13,69 @@ WindowMask = Callable[[Window], Tensor]
 """Gives the boolean mask for a sliding window's size, or for none."""
 
 
-def run(
-    model: Any, tokens: Packed, allowed: WindowMask, cache: Any, keep: Tensor, *, batched: bool
-) -> Tensor:
-    """One forward pass that extends a cache and applies the head to chosen positions only.
+def run_row(model: Any, packed: Packed, cache: Any, keep: Tensor) -> Tensor:
+    """Run one row of tokens and apply the head to chosen places only.
 
     Args:
         model: the language model.
-        tokens: what is fed: one row of N tokens, or N rows of one token if ``batched``.
-        allowed: the mask by window: ``[N, keys]``.
-        cache: keys and values so far, extended in place; None keeps none.
-        keep: int64, the positions within the row that go through the head; may repeat.
-        batched: one token per row rather than one row of tokens.
+        packed: what is fed.
+        cache: an empty one, which takes the row's keys and values; None keeps none.
+        keep: int64, the places within the row that go through the head.
 
     Returns:
-        Logits, ``[len(keep), V]``, or ``[N, V]`` if batched.
+        Logits, ``[len(keep), V]``.
     """
-    shape = (-1, 1) if batched else (1, -1)
     output = model(
-        input_ids=tokens.token_ids.view(shape),
-        position_ids=tokens.position.view(shape),
-        attention_mask=attention_masks(model, allowed, batched=batched),
+        input_ids=packed.token_ids.unsqueeze(0),
+        position_ids=packed.position.unsqueeze(0),
+        attention_mask=_row_masks(model, packed),
         cache=cache,
         use_cache=cache is not None,
         logits_to_keep=keep,
     )
-    logits: Tensor = output.logits
-    return logits[:, 0] if batched else logits[0]
+    logits: Tensor = output.logits[0]
+    return logits
 
 
-def hidden_states(model: Any, tokens: Packed, allowed: WindowMask, keep: Tensor) -> Tensor:
-    """What the vocabulary head would see at chosen positions of one row: ``[len(keep), H]``."""
+def run_step(
+    model: Any, token_ids: Tensor, position: Tensor, allowed: WindowMask, cache: Any
+) -> Tensor:
+    """Run one more token of each of N rows, ``[N]`` each, and extend the cache: ``[N, V]``.
+
+    Args:
+        model: the language model.
+        token_ids: one per row.
+        position: of each token in its sequence.
+        allowed: the mask by window: ``[N, keys]``.
+        cache: keys and values so far, extended in place.
+    """
+    output = model(
+        input_ids=token_ids.unsqueeze(1),
+        position_ids=position.unsqueeze(1),
+        attention_mask=attention_masks(model, allowed, batched=True),
+        cache=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    logits: Tensor = output.logits[:, 0]
+    return logits
+
+
+def hidden_states(model: Any, packed: Packed, keep: Tensor) -> Tensor:
+    """What the vocabulary head would see at chosen places of one row: ``[len(keep), H]``."""
     output = model.base_model(
-        input_ids=tokens.token_ids.view(1, -1),
-        position_ids=tokens.position.view(1, -1),
-        attention_mask=attention_masks(model, allowed, batched=False),
+        input_ids=packed.token_ids.unsqueeze(0),
+        position_ids=packed.position.unsqueeze(0),
+        attention_mask=_row_masks(model, packed),
         use_cache=False,
     )
-    hidden: Tensor = output.last_hidden_state
-    return hidden[0, keep]
+    hidden: Tensor = output.last_hidden_state[0]
+    # Not hidden[keep]: where a place repeats, the gradient of that is added up in any order.
+    return hidden.index_select(0, keep)
+
+
+def _row_masks(model: Any, packed: Packed) -> Any:
+    return attention_masks(model, lambda window: may_attend(packed, window), batched=False)
 
 
 @torch.no_grad()
@@ -69,11 +93,6 @@ def plain_head(model: Any) -> Any | None:
     wanted = model(input_ids=tokens, use_cache=False).logits
     same = found.shape == wanted.shape and torch.allclose(found, wanted, rtol=1e-5, atol=1e-5)
     return head if same else None
-
-
-def within(packed: Packed) -> WindowMask:
-    """Which of its row's own tokens each token attends to."""
-    return lambda window: may_attend(packed, packed, window)
 
 
 def attention_masks(model: Any, allowed: WindowMask, *, batched: bool) -> Any:

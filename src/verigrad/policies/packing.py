@@ -1,107 +1,87 @@
-"""Prompts and completions laid end to end in one row, and the masks that keep them apart.
+"""Sequences laid end to end in one row, what they begin with in common once, and the masks for it.
 
-A prompt stands in the row once, however many completions continue it. A token may attend to the
-tokens of its own prompt up to its own position, and to the earlier tokens of its own completion;
-positions count from the start of each prompt. Every layer's output at a position depends only on
-what it attends to and at which positions, so hidden states, log-probs and gradients are those of
-the separate sequences (Prefix Grouper, 2506.05433, states the argument). There is no padding.
+Sequences that begin alike are the branches of a tree: a prompt stands in the row once, however many
+completions continue it, and so does whatever completions begin with together. The tokens stand in
+the order of a walk through the tree, depth first, so that everything that continues a token follows
+it directly. A token may attend to those of its own sequence up to its own position; positions count
+from the start of each sequence. Every layer's output at a position depends only on what it attends
+to and at which positions, so hidden states, log-probs and gradients are those of the separate
+sequences (Prefix Grouper, 2506.05433, states the argument for prompts). There is no padding.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
-
-PROMPT = -1
-"""The row number of tokens that belong to a prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Packed:
     """Tokens end to end.
 
-    Example: the prompt (7, 8) with completions (5, 6) and (9,), whose last tokens predict nothing:
-        prompt part:      group [0, 0], row [-1, -1], position [0, 1]
-        completion part:  group [0],    row [0],      position [2]
+    Example: the sequences (7, 8, 5) and (7, 8, 9, 6) stand as
+        token_ids [7, 8, 5, 9, 6], position [0, 1, 2, 2, 3], end [5, 5, 3, 5, 5]
     """
 
     token_ids: Tensor
     """``[N]`` int64."""
 
-    group: Tensor
-    """``[N]``: the prompt that a token belongs to or continues."""
-
-    row: Tensor
-    """``[N]``: the completion that a token belongs to, or PROMPT."""
-
     position: Tensor
-    """``[N]``: counted from the start of the prompt."""
+    """``[N]``: counted from the start of the sequence."""
+
+    end: Tensor
+    """``[N]``: the place behind the last token that continues this one, itself included."""
 
 
-def pack_prompts(prompts: Sequence[Sequence[int]], device: str) -> Packed:
-    """Lay prompts end to end.
+def pack(sequences: Sequence[Sequence[int]], device: str) -> tuple[Packed, Tensor]:
+    """Lay sequences end to end, each distinct beginning once.
 
     Args:
-        prompts: token ids of each, at least one token.
+        sequences: token ids of each, at least one token; S of them, the longest of W tokens.
         device: where the tensors live.
+
+    Returns:
+        The tokens, and the place in the row of each token of each sequence: ``[S, W]`` int64,
+        without meaning beyond a sequence's length.
     """
-    lengths = torch.tensor([len(ids) for ids in prompts])
-    group = torch.arange(len(prompts)).repeat_interleave(lengths)
-    starts = lengths.cumsum(0) - lengths
-    position = torch.arange(int(lengths.sum())) - starts[group]
-    return Packed(
-        token_ids=torch.tensor([token for ids in prompts for token in ids], device=device),
-        group=group.to(device),
-        row=torch.full_like(group, PROMPT).to(device),
-        position=position.to(device),
+    order = sorted(range(len(sequences)), key=lambda index: tuple(sequences[index]))
+    lengths = torch.tensor([len(sequences[index]) for index in order])
+    inside = torch.arange(int(lengths.max())) < lengths.unsqueeze(1)
+    flat = torch.tensor(list(chain.from_iterable(sequences[index] for index in order)))
+    token_ids = torch.zeros(inside.shape, dtype=torch.int64).masked_scatter(inside, flat)
+    # In sorted order, what a sequence shares with any before it, it shares with the one before.
+    new = inside.clone()
+    alike = (token_ids[1:] == token_ids[:-1]) & inside[1:] & inside[:-1]
+    new[1:] &= ~alike.cumprod(dim=1).bool()
+    numbered = torch.where(new, new.flatten().cumsum(0).view(new.shape) - 1, 0)
+    places = numbered.cummax(dim=0).values
+    behind = places.gather(1, lengths.unsqueeze(1) - 1) + 1
+    end = torch.zeros(int(new.sum()), dtype=torch.int64).scatter_reduce(
+        0, places[inside], behind.expand_as(places)[inside], "amax"
     )
+    packed = Packed(
+        token_ids=token_ids[new].to(device),
+        position=new.nonzero()[:, 1].to(device),
+        end=end.to(device),
+    )
+    return packed, places[torch.tensor(order).argsort()].to(device)
 
 
-def pack_completions(
-    token_ids: Tensor, fed: Tensor, group_index: Tensor, prompt_lengths: Tensor
-) -> Packed:
-    """Lay completions end to end, row by row.
+def may_attend(packed: Packed, window: int | None) -> Tensor:
+    """Which token each token attends to: ``[N, N]`` bool, queries by keys.
 
     Args:
-        token_ids: ``[B, T]``.
-        fed: ``[B, T]`` bool, the tokens to lay out, a prefix of each row.
-        group_index: ``[B]``, the prompt each row continues.
-        prompt_lengths: ``[P]``.
-    """
-    row, column = fed.nonzero(as_tuple=True)
-    group = group_index[row]
-    return Packed(
-        token_ids=token_ids[fed],
-        group=group,
-        row=row,
-        position=prompt_lengths[group] + column,
-    )
-
-
-def join(first: Packed, second: Packed) -> Packed:
-    """Both, one after the other."""
-    return Packed(
-        token_ids=torch.cat([first.token_ids, second.token_ids]),
-        group=torch.cat([first.group, second.group]),
-        row=torch.cat([first.row, second.row]),
-        position=torch.cat([first.position, second.position]),
-    )
-
-
-def may_attend(queries: Packed, keys: Packed, window: int | None) -> Tensor:
-    """Which key each query attends to: ``[queries, keys]`` bool.
-
-    Args:
-        queries: the tokens that attend.
-        keys: the tokens attended to.
+        packed: the tokens.
         window: how many positions back a sliding window reaches, its own included; None for all.
     """
-    distance = queries.position.unsqueeze(1) - keys.position
-    same_group = queries.group.unsqueeze(1) == keys.group
-    same_row = (keys.row == PROMPT) | (queries.row.unsqueeze(1) == keys.row)
-    allowed = same_group & same_row & (distance >= 0)
-    return allowed if window is None else allowed & (distance < window)
+    place = torch.arange(len(packed.end), device=packed.end.device)
+    query = place.unsqueeze(1)
+    allowed = (place <= query) & (query < packed.end)
+    if window is None:
+        return allowed
+    return allowed & (packed.position.unsqueeze(1) - packed.position < window)
 
 
 def additive(allowed: Tensor, dtype: torch.dtype) -> Tensor:

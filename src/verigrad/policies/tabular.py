@@ -87,7 +87,7 @@ class TabularPolicy:
     def continuation(self, prompts: Sequence[Prompt], completions: int) -> "TabularContinuation":
         """Start rows from prompts."""
         rows = torch.tensor([prompt.token_ids[0] for prompt in prompts])
-        return TabularContinuation(self.table.detach(), rows.repeat_interleave(completions))
+        return TabularContinuation(self.table.detach()[rows], completions)
 
     def save(self, folder: Path) -> None:
         """Write ``policy.safetensors`` and ``policy.json``."""
@@ -97,19 +97,19 @@ class TabularPolicy:
 
 
 class TabularContinuation:
-    """Rows that walk along the positions of the table."""
+    """Rows that walk along the positions of the table; those of a problem are in one state."""
 
-    def __init__(self, table: Tensor, rows: Tensor) -> None:
+    def __init__(self, table: Tensor, completions: int) -> None:
         self._table = table
-        self._rows = rows
+        self._states = torch.arange(len(table)).repeat_interleave(completions)
         self._position = 0
 
-    def logits(self) -> Tensor:
-        """Logits ``[N, V]`` at the current position."""
-        return self._table[self._rows, self._position]
+    def logits(self) -> tuple[Tensor, Tensor]:
+        """Logits ``[P, V]`` at the current position, and each live row's problem."""
+        return self._table[:, self._position], self._states
 
     def advance(self, rows: Tensor, token_ids: Tensor) -> None:
         """Keep some rows and go to the next position."""
         del token_ids
-        self._rows = self._rows[rows]
+        self._states = self._states[rows]
         self._position += 1

@@ -98,8 +98,8 @@ def _initial(seeds: list[int], right: Tensor, difficulty: float) -> Tensor:
 def _draw(logits: Tensor, slots: Tensor, step: int) -> Tensor:
     """``[S, K]`` answers."""
     runs, completions = slots.shape
-    rows = logits.repeat_interleave(completions, dim=0)
-    return draw_tokens(rows, uniform(slots.flatten(), step)).view(runs, completions)
+    states = torch.arange(runs).repeat_interleave(completions)
+    return draw_tokens(logits, states, uniform(slots.flatten(), step)).view(runs, completions)
 
 
 def _gradient(

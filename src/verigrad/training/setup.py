@@ -249,12 +249,13 @@ def _threads(config: Config, policy: Policy, prompts: Sequence[Prompt]) -> tuple
         torch.set_num_threads(1)
         return 1, "1 CPU thread: a table has no work to share"
     some = prompts[: config.sampling.problems]
-    tokens = torch.zeros(len(some) * config.sampling.completions, dtype=torch.int64)
 
     @torch.inference_mode()
     def generate_a_little() -> None:
-        device = next(policy.module.parameters()).device
         rows = policy.continuation(some, config.sampling.completions)
-        rows.advance(torch.arange(len(tokens), device=device), tokens.to(device))
+        logits, states = rows.logits()
+        every = torch.arange(len(states), device=states.device)
+        # Each row goes on with a token of its own, so that no two of them are one.
+        rows.advance(every, every % logits.shape[-1])
 
     return choose_threads(generate_a_little)

@@ -33,7 +33,7 @@ class Update:
     """How many forward-backward passes the batch was cut into."""
 
     prompt_tokens: int
-    """Prompt tokens that were run, each prompt once per pass it is in."""
+    """Tokens of the prompts in the passes, each prompt once per pass it is in."""
 
     updates: int = 1
     """How many updates these were."""
