@@ -87,6 +87,8 @@ def configs(draw: st.DrawFn) -> Config:
             key.name: draw(WRITTEN[key.path] if key.path in WRITTEN else values(key.hint))
             for key in keys
         }
+        if section == "model" and drawn["name"] == "tabular":
+            drawn["activation_checkpointing"] = False
         sections[section] = kind(**drawn)
     return Config(**sections)
 

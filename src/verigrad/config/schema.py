@@ -81,6 +81,23 @@ class ModelConfig(Section):
     name: LineText
     """An alias, a folder, a hub id ``owner/name``, or "tabular"."""
 
+    activation_checkpointing: bool = False
+    """Whether layers compute their activations again in the backward pass: the same bits in less
+    memory and a third more time, for long completions."""
+
+    def __post_init__(self) -> None:
+        """Refuse a table with layers.
+
+        Raises:
+            ConfigError: it is to run layers again, of which it has none.
+        """
+        super().__post_init__()
+        if self.name == "tabular" and self.activation_checkpointing:
+            raise ConfigError(
+                'model = "tabular" has no layers whose activations could be computed again; '
+                "remove model.activation_checkpointing"
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Section):

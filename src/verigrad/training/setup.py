@@ -15,6 +15,7 @@ from verigrad.errors import ModelError
 from verigrad.policies.base import Policy
 from verigrad.policies.causal_lm import CausalLM
 from verigrad.policies.models import load_model
+from verigrad.policies.recompute import recompute_layers
 from verigrad.policies.tabular import TabularPolicy
 from verigrad.tasks import Mixture, Split, Task, task_of
 from verigrad.training.checks import (
@@ -151,6 +152,8 @@ def load_policy(
     """
     if config.model.name != "tabular":
         loaded = load_model(folder or config.model.name, device=device)
+        if config.model.activation_checkpointing:
+            recompute_layers(loaded.model)
         return CausalLM(loaded.model, loaded.tokenizer, shares_prompts=shares_prompts)
     positions = config.sampling.max_new_tokens
     problems = finite(task)
