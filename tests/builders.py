@@ -6,6 +6,7 @@ token of its prompt.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -82,8 +83,12 @@ def make_group(row: int, rows: Iterable[tuple[Sequence[int], float | None]]) -> 
     )
 
 
+@cache
 def make_algorithm(preset: str = "grpo", *, max_new_tokens: int = 4, **parts: object) -> Algorithm:
-    """A preset with some of its parts replaced: ``make_algorithm("rloo", clip_low=0.1)``."""
+    """A preset with some of its parts replaced: ``make_algorithm("rloo", clip_low=0.1)``.
+
+    The same one for the same parts: it holds no state, and properties ask for it at each example.
+    """
     config = replace(AlgorithmConfig(preset=preset), **parts)  # type: ignore[arg-type]
     return algorithm_from(config, max_new_tokens=max_new_tokens)
 
@@ -147,9 +152,9 @@ def gradient_of(
     return torch.zeros_like(policy.table) if policy.table.grad is None else policy.table.grad
 
 
-def assert_same_gradient(actual: Tensor, expected: Tensor) -> None:
+def assert_same_gradient(actual: Tensor, expected: Tensor, of: object = "") -> None:
     """Hold a float64 gradient to 1e-12, relative to the largest entry where that is above 1."""
-    assert (actual - expected).abs().max() <= 1e-12 * max(1.0, expected.abs().max().item())
+    assert (actual - expected).abs().max() <= 1e-12 * max(1.0, expected.abs().max().item()), of
 
 
 def assert_same_batch(actual: Batch, expected: Batch) -> None:

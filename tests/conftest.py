@@ -10,7 +10,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-settings.register_profile("verigrad", derandomize=True, deadline=None)
+settings.register_profile("verigrad", derandomize=True, deadline=None, max_examples=50)
 settings.load_profile("verigrad")
 
 

@@ -1,10 +1,12 @@
 """The objectives of the tests, made from the tables of a configuration.
 
-Every advantage, loss and aggregation that are allowed together; every divergence with each of them
-that it goes together with; every other part crossed with a sample.
+Every advantage, loss and aggregation that are allowed together, and few of them in which any two
+meet; every divergence with each of them that it goes together with; every other part crossed with a
+sample.
 """
 
 import random
+from itertools import combinations
 from typing import Any
 
 from builders import allowed_objectives, is_allowed, make_algorithm
@@ -63,33 +65,47 @@ def sampled(parts: dict[str, Any], start: int, number: int = 8) -> list[dict[str
 MEMBERS = ("advantage", "loss", "aggregation")
 
 
-def covering(parts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Enough of them for every advantage, loss and aggregation to meet the parts."""
+def together(one: dict[str, Any], number: int) -> set[tuple[str, ...]]:
+    """Which members of the tables, so many at a time, meet in an objective."""
+    return set(combinations([f"{member} {one[member]}" for member in MEMBERS], number))
+
+
+def covering(parts: dict[str, Any], number: int = 1) -> list[dict[str, Any]]:
+    """Enough of them for every advantage, loss and aggregation to meet the parts.
+
+    With a number of 2, enough for any two of those that go together to meet as well.
+    """
     found: list[dict[str, Any]] = []
-    met: set[str] = set()
+    met: set[tuple[str, ...]] = set()
     every = usable(parts)
     for one in random.Random(0).sample(every, len(every)):
-        names = {f"{member} {one[member]}" for member in MEMBERS}
+        names = together(one, number)
         if not names <= met:
             met |= names
             found.append(one)
     return found
 
 
+PAIRED = covering({}, 2)
+"""Objectives in which any two members that go together do."""
+
+
 HELD = [parts for parts in PARTS if "kl" in parts]
 OTHERS = [*(parts for parts in PARTS if "kl" not in parts), EVERYTHING]
 
-CROSSED = [
-    *(one for parts in HELD for one in covering(parts)),
-    *(one for start, parts in enumerate(OTHERS) for one in sampled(parts, 7 * start)),
-]
+
+def name_of(parts: dict[str, Any]) -> str:
+    """The parts in a line."""
+    return ", ".join(f"{key}={value}" for key, value in parts.items())
+
+
+CROSSED = {
+    **{name_of(parts): covering(parts) for parts in HELD},
+    **{name_of(parts): sampled(parts, 7 * start) for start, parts in enumerate(OTHERS)},
+}
 """The parts, each with objectives from all over the matrix."""
 
 
 def objective(parts: dict[str, Any]) -> Algorithm:
     """The algorithm of these parts; a second epoch makes it use old log-probs."""
     return make_algorithm("rloo", max_new_tokens=4, **({"epochs": 2} | parts))
-
-
-def name_of(parts: dict[str, Any]) -> str:
-    return "-".join(str(value) for key, value in parts.items() if key != "pass_k")

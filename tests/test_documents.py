@@ -62,7 +62,7 @@ def on_a_tiny_model(text: str, model: Path) -> list[str]:
     """The options that make a configuration run here, unless it is the table's."""
     if tomllib.loads(text)["model"] == "tabular":
         return []
-    return ["--model", str(model), "--run.threads", "1"]
+    return ["--model", str(model), "--run.threads", "1", "--sampling.max-new-tokens", "16"]
 
 
 def test_the_examples_and_the_page_of_the_project_are_among_them():

@@ -1,14 +1,15 @@
-"""Every tuple of completions enumerated: what the estimators are on average, exactly.
+"""Every group of completions enumerated: what the estimators are on average, exactly.
 
-Each tuple goes through what a run uses: group, batch, policy, loss. Its gradient, times the tuple's
-probability, summed over all tuples, is the expected gradient of one group.
+Each goes through what a run uses: group, batch, policy, loss. Its gradient, times the
+group's probability, summed over all of them, is the expected gradient of one group.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
-from math import asin, comb, log, prod
+from itertools import combinations_with_replacement
+from math import asin, comb, factorial, log, prod
 from typing import Any
 
 import pytest
@@ -62,12 +63,15 @@ def expected_ascent(
 
     A group that the algorithm leaves out of the step counts as 0. The completions are the
     sampler's, by default the policy's own; then it is the older policy of the ratios too.
+
+    A group's gradient is that of its completions in any order, so groups of the same completions
+    are computed once.
     """
     total = torch.zeros_like(policy.table[0])
     drawing = sampler or policy
     chances = [probability(drawing, token_ids) for token_ids in completions]
     assert sum(chances) == pytest.approx(1, abs=1e-14)
-    for members in product(range(len(completions)), repeat=group_size):
+    for members in combinations_with_replacement(range(len(completions)), group_size):
         group = make_group(0, [(completions[index], rewards[index]) for index in members])
         batch = make_batch(
             [group],
@@ -79,7 +83,8 @@ def expected_ascent(
             continue
         output = loss_of(policy, batch, algorithm, temperature=1.0)
         (gradient,) = torch.autograd.grad(output.loss, policy.table)
-        total -= prod(chances[index] for index in members) * gradient[0]
+        orders = factorial(group_size) // prod(map(factorial, Counter(members).values()))
+        total -= orders * prod(chances[index] for index in members) * gradient[0]
     return total
 
 

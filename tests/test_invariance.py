@@ -2,9 +2,9 @@
 
 The objectives are made from the tables of a configuration: every advantage, loss and aggregation
 that are allowed together; every divergence with each of them that it goes together with (it is a
-term of its own, so pairs come first, and all of them in a thorough test); and every other part
-crossed with a sample. Each goes the way
-of a run: groups, what is measured on their tokens, batch, passes, backward.
+term of its own); and every other part crossed with a sample. Objectives in which any two members
+meet come first, and all of them in thorough tests. Each goes the way of a run: groups, what is
+measured on their tokens, batch, passes, backward.
 """
 
 import random
@@ -32,15 +32,17 @@ from objectives import (
     EVERYTHING,
     MATRIX,
     NOT_SHAPED,
+    PAIRED,
     PARTS,
     name_of,
     objective,
+    together,
     usable,
 )
 from torch import Tensor
 
 from verigrad.algorithms import Algorithm
-from verigrad.batch import Batch, Measured, Tokens, make_batch
+from verigrad.batch import Batch, LossOutput, Measured, Tokens, make_batch
 from verigrad.config.algorithm import (
     ADVANTAGES,
     AGGREGATIONS,
@@ -52,6 +54,8 @@ from verigrad.training.step import accumulate, loss_of, measure
 from verigrad.types import Group
 
 TEMPERATURE = 0.7
+
+EVERY_CROSSED = [parts for some in CROSSED.values() for parts in some]
 
 STEP: list[Rows] = [
     [((1, 2, 3, 4), 1.0), ((), 0.0), ((2, 0), 0.25), ((4, 4, 0), None), ((1, 0), -0.5)],
@@ -142,56 +146,67 @@ def padded(batch: Batch, columns: int) -> Batch:
     return replace(batch, **wide)
 
 
-def assert_invariant(parts: dict[str, Any]) -> None:
-    """Hold the gradient of one objective on the step above to that of any other layout of it."""
-    algorithm = objective(parts)
-    groups = groups_of(STEP, parts["advantage"])
-    batch = batch_from(groups, algorithm)
-    expected = gradient(batch, algorithm)
-    assert expected.any(), parts
-    assert_same_gradient(gradient(batch, algorithm, token_budget=1), expected)
-    assert_same_gradient(gradient(batch_from(shuffled(groups, 1), algorithm), algorithm), expected)
-    wide = padded(batch, 3)
-    assert_same_gradient(gradient(wide, algorithm, 9), expected)
-    whole = loss_of(POLICY, wide, algorithm, TEMPERATURE, ENTROPY_COEFFICIENT).loss
-    assert_same_gradient(torch.autograd.grad(whole, POLICY.table)[0], expected)
+def assert_invariant(objectives: Sequence[dict[str, Any]]) -> None:
+    """Hold the gradient of each on the step above to that of another layout of it, whole and cut.
+
+    In the other layout groups and rows stand in another order, with garbage behind them.
+    """
+    for parts in objectives:
+        algorithm = objective(parts)
+        groups = groups_of(STEP, parts["advantage"])
+        expected = gradient(batch_from(groups, algorithm), algorithm)
+        assert expected.any(), parts
+        other = padded(batch_from(shuffled(groups, 1), algorithm), 3)
+        assert_same_gradient(gradient(other, algorithm, token_budget=9), expected, parts)
+        whole = loss_of(POLICY, other, algorithm, TEMPERATURE, ENTROPY_COEFFICIENT).loss
+        assert_same_gradient(torch.autograd.grad(whole, POLICY.table)[0], expected, parts)
 
 
 def test_the_matrix_holds_every_objective_that_a_configuration_can_name() -> None:
     assert {parts["advantage"] for parts in MATRIX} == set(ADVANTAGES)
     assert len(MATRIX) == len({name_of(parts) for parts in MATRIX}) == 14 * (9 * 6 + 3 * 2)
+    pairs = [set().union(*(together(one, 2) for one in some)) for some in (PAIRED, MATRIX)]
+    assert pairs[0] == pairs[1]
     for parts in [*PARTS, EVERYTHING]:
-        assert any(parts.items() <= one.items() for one in CROSSED), parts
+        assert CROSSED[name_of(parts)]
+        assert all(parts.items() <= one.items() for one in CROSSED[name_of(parts)]), parts
     for kl in DIVERGENCES:
-        met = [one for one in CROSSED if one.get("kl") == kl]
+        met = [one for one in EVERY_CROSSED if one.get("kl") == kl]
         assert {one["loss"] for one in met} == set(LOSSES)
         assert {one["aggregation"] for one in met} == set(AGGREGATIONS)
         left_out = set(ADVANTAGES) - {one["advantage"] for one in met}
         assert left_out == (set(NOT_SHAPED) if kl == "k1_in_reward" else set())
 
 
-@pytest.mark.parametrize("parts", MATRIX, ids=name_of)
-def test_every_objective_is_the_same_however_its_step_is_laid_out_and_cut(
-    parts: dict[str, Any],
+def with_advantage(advantage: str, objectives: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [parts for parts in objectives if parts["advantage"] == advantage]
+
+
+@pytest.mark.parametrize("advantage", ADVANTAGES)
+def test_whichever_two_parts_meet_the_step_is_the_same_however_it_is_laid_out_and_cut(
+    advantage: str,
 ) -> None:
-    assert_invariant(parts)
+    assert_invariant(with_advantage(advantage, PAIRED))
 
 
-@pytest.mark.parametrize("parts", CROSSED, ids=name_of)
-def test_every_other_part_is_the_same_too(parts: dict[str, Any]) -> None:
-    assert_invariant(parts)
+@pytest.mark.parametrize("crossed", CROSSED)
+def test_every_other_part_is_the_same_too(crossed: str) -> None:
+    assert_invariant(CROSSED[crossed])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("advantage", ADVANTAGES)
+def test_every_objective_is_the_same_however_its_step_is_laid_out_and_cut(advantage: str) -> None:
+    assert_invariant(with_advantage(advantage, MATRIX))
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("advantage", ADVANTAGES)
 @pytest.mark.parametrize("kl", DIVERGENCES)
 def test_every_divergence_with_every_objective_is_the_same_too(kl: str, advantage: str) -> None:
-    objectives = [
-        parts for parts in usable({"kl": kl, "kl_beta": 0.1}) if parts["advantage"] == advantage
-    ]
+    objectives = with_advantage(advantage, usable({"kl": kl, "kl_beta": 0.1}))
     assert bool(objectives) != (kl == "k1_in_reward" and advantage in NOT_SHAPED)
-    for parts in objectives:
-        assert_invariant(parts)
+    assert_invariant(objectives)
 
 
 TOKENS = st.builds(
@@ -205,7 +220,7 @@ ANY_STEP = st.lists(
 )
 """The rows of up to three groups of up to five completions of up to four tokens, some failed."""
 
-ANY_OBJECTIVE = st.sampled_from([one | {"pass_k": 1} for one in [*MATRIX, *CROSSED]])
+ANY_OBJECTIVE = st.sampled_from([one | {"pass_k": 1} for one in [*MATRIX, *EVERY_CROSSED]])
 
 
 @settings(max_examples=150)
@@ -230,51 +245,52 @@ def test_any_step_may_be_laid_out_and_cut_in_any_way(
 @pytest.mark.parametrize("advantage", ADVANTAGES)
 def test_a_step_in_which_every_completion_is_wrong_trains_nothing(advantage: str) -> None:
     groups = [make_group(0, [((1, 0), 0.0), ((), 0.0)]), make_group(1, [((2,), 0.0), ((0,), 0.0)])]
-    for parts in MATRIX:
-        if parts["advantage"] == advantage:
-            algorithm = objective(parts)
-            batch = batch_from(groups, algorithm)
-            assert not batch.row_trains().any()
-            assert accumulate(POLICY, batch, algorithm, temperature=1.0, token_budget=5) is None
+    for parts in with_advantage(advantage, PAIRED):
+        algorithm = objective(parts)
+        batch = batch_from(groups, algorithm)
+        assert not batch.row_trains().any(), parts
+        assert accumulate(POLICY, batch, algorithm, temperature=1.0, token_budget=5) is None, parts
 
 
-@pytest.mark.parametrize("parts", [*MATRIX[::40], *CROSSED], ids=name_of)
-def test_a_step_of_empty_completions_trains_nothing(parts: dict[str, Any]) -> None:
-    algorithm = objective(parts)
-    batch = batch_from([make_group(0, [((), 0.0), ((), 1.0)])], algorithm)
-    assert accumulate(POLICY, batch, algorithm, temperature=1.0, token_budget=5) is None
-    # Nor does it break the whole: a loss of 0 that a backward pass can go through.
-    output = loss_of(POLICY, batch, algorithm, 1.0, ENTROPY_COEFFICIENT)
-    (nothing,) = torch.autograd.grad(output.loss, POLICY.table)
-    assert output.loss.item() == 0
-    assert not nothing.any()
+def test_a_step_of_empty_completions_trains_nothing() -> None:
+    for parts in [*MATRIX[::40], *EVERY_CROSSED]:
+        algorithm = objective(parts)
+        batch = batch_from([make_group(0, [((), 0.0), ((), 1.0)])], algorithm)
+        assert accumulate(POLICY, batch, algorithm, temperature=1.0, token_budget=5) is None, parts
+        # Nor does it break the whole: a loss of 0 that a backward pass can go through.
+        output = loss_of(POLICY, batch, algorithm, 1.0, ENTROPY_COEFFICIENT)
+        (nothing,) = torch.autograd.grad(output.loss, POLICY.table)
+        assert output.loss.item() == 0, parts
+        assert not nothing.any(), parts
 
 
-@pytest.mark.parametrize("token_budget", [1, 8, 17])
-@pytest.mark.parametrize("parts", CROSSED[::7], ids=name_of)
-def test_the_diagnostics_of_the_passes_add_up_to_those_of_the_whole(
-    parts: dict[str, Any], token_budget: int
-) -> None:
+def output_of(batch: Batch, algorithm: Algorithm, token_budget: int) -> LossOutput:
+    """The diagnostics of a batch that was cut."""
+    done = accumulate(
+        POLICY,
+        batch,
+        algorithm,
+        temperature=TEMPERATURE,
+        token_budget=token_budget,
+        entropy_coefficient=ENTROPY_COEFFICIENT,
+    )
+    assert done is not None
+    return done[0]
+
+
+@pytest.mark.parametrize("parts", EVERY_CROSSED[::7], ids=name_of)
+def test_the_diagnostics_of_the_passes_add_up_to_those_of_the_whole(parts: dict[str, Any]) -> None:
     algorithm = objective(parts)
     batch = batch_from(groups_of(STEP, parts["advantage"]), algorithm)
-    whole, cut = (
-        accumulate(
-            POLICY,
-            batch,
-            algorithm,
-            temperature=TEMPERATURE,
-            token_budget=budget,
-            entropy_coefficient=ENTROPY_COEFFICIENT,
-        )
-        for budget in (10**9, token_budget)
-    )
-    assert whole is not None
-    assert cut is not None
-    assert (cut[0].tokens, cut[0].clipped) == (whole[0].tokens, whole[0].clipped)
-    assert cut[0].loss.item() == pytest.approx(whole[0].loss.item(), abs=1e-12)
-    assert cut[0].entropy == pytest.approx(whole[0].entropy, abs=1e-12)
-    assert cut[0].mismatch == pytest.approx(whole[0].mismatch, abs=1e-12)
-    assert cut[0].largest_mismatch == whole[0].largest_mismatch
-    assert (cut[0].kl is None) == (whole[0].kl is None) == (algorithm.divergence is None)
-    if whole[0].kl is not None:
-        assert cut[0].kl == pytest.approx(whole[0].kl, abs=1e-12)
+    whole = output_of(batch, algorithm, 10**9)
+    assert (whole.kl is None) == (algorithm.divergence is None)
+    for token_budget in (1, 8, 17):
+        cut = output_of(batch, algorithm, token_budget)
+        assert (cut.tokens, cut.clipped) == (whole.tokens, whole.clipped)
+        assert cut.loss.item() == pytest.approx(whole.loss.item(), abs=1e-12)
+        assert cut.entropy == pytest.approx(whole.entropy, abs=1e-12)
+        assert cut.mismatch == pytest.approx(whole.mismatch, abs=1e-12)
+        assert cut.largest_mismatch == whole.largest_mismatch
+        assert (cut.kl is None) == (whole.kl is None)
+        if whole.kl is not None:
+            assert cut.kl == pytest.approx(whole.kl, abs=1e-12)

@@ -51,9 +51,9 @@ def whole(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def killed_once(tmp_path_factory) -> Path:
-    """The run of TABLE, killed at some step after 100."""
+    """The run of TABLE, killed at some step after 200: near its end, as each test goes there."""
     folder = tmp_path_factory.mktemp("killed")
-    kill_after(folder / "run", 100, start(folder, "train", *TABLE, "--run.folder", "run"))
+    kill_after(folder / "run", 200, start(folder, "train", *TABLE, "--run.folder", "run"))
     return folder / "run"
 
 
@@ -133,7 +133,7 @@ def test_every_checkpoint_holds_all_that_the_rest_of_the_run_needs(tmp_path):
 def test_half_a_line_at_the_end_is_set_aside(killed, whole):
     for name in ("metrics.jsonl", "rollouts.jsonl"):
         with (killed / name).open("a") as file:
-            file.write('{"step": 101, "reward/me')
+            file.write('{"step": 201, "reward/me')
     assert resume(killed) == 0
     assert_same_run(killed, whole)
 

@@ -1,7 +1,8 @@
 """What the fields of the configuration may hold, and the check that every section makes."""
 
 from dataclasses import fields
-from typing import Annotated, get_type_hints
+from functools import cache
+from typing import Annotated, Any, get_type_hints
 
 from verigrad.config.checks import Matching, Range, mismatch
 from verigrad.errors import ConfigError
@@ -28,8 +29,14 @@ class Section:
 
     def __post_init__(self) -> None:
         """Raise ConfigError naming the field, what was found and what is accepted."""
-        hints = get_type_hints(type(self), include_extras=True)
+        hints = _hints(type(self))
         for spec in fields(self):  # type: ignore[arg-type]
             problem = mismatch(getattr(self, spec.name), hints[spec.name])
             if problem:
                 raise ConfigError(f"{type(self).__name__}.{spec.name} {problem}")
+
+
+@cache
+def _hints(section: type) -> dict[str, Any]:
+    """The type hints of a section with their limits, evaluated once for all that are made."""
+    return get_type_hints(section, include_extras=True)

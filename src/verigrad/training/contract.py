@@ -11,6 +11,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,9 @@ def _files(config: Config) -> Iterator[Path]:
     if is_data(config.task.name):
         data = Path(config.task.name)
         yield from [data] if data.is_file() else sorted(filter(Path.is_file, data.rglob("*")))
+    if not mains:
+        # Nor a module beside one, so none of the thousands that are loaded need be looked at.
+        return
     folders = {path.resolve().parent for path in mains}
     library = Path(__file__).resolve().parents[1]
     for module in list(sys.modules.values()):
@@ -208,6 +212,7 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+@cache
 def _version(package: str) -> str | None:
     try:
         return version(package)
@@ -215,8 +220,12 @@ def _version(package: str) -> str | None:
         return None
 
 
+@cache
 def _commit() -> str | None:
-    """The commit of verigrad's own checkout; None when it is installed from a wheel."""
+    """The commit of verigrad's own checkout; None when it is installed from a wheel.
+
+    That of the first time it was asked for, which is nearer to the code that was loaded.
+    """
     here = Path(__file__).resolve().parent
     try:
         shown = subprocess.run(

@@ -1,6 +1,5 @@
 """Reward functions written for TRL, used as verifiers without a change."""
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -56,6 +55,8 @@ class TrlReward:
             completions=[message if self.conversational else completion], **given
         )
         if inspect.isawaitable(answer):
+            import asyncio  # Every worker loads this module, and hardly any needs that one.
+
             answer = asyncio.run(_awaited(answer))
         return self._only(answer)
 
