@@ -29,11 +29,13 @@ class Section:
 
     def __post_init__(self) -> None:
         """Raise ConfigError naming the field, what was found and what is accepted."""
-        hints = _hints(type(self))
+        # As any type: mypy takes one of dataclasses for as little hashable as they are.
+        kind: type = type(self)
+        hints = _hints(kind)
         for spec in fields(self):  # type: ignore[arg-type]
             problem = mismatch(getattr(self, spec.name), hints[spec.name])
             if problem:
-                raise ConfigError(f"{type(self).__name__}.{spec.name} {problem}")
+                raise ConfigError(f"{kind.__name__}.{spec.name} {problem}")
 
 
 @cache
