@@ -5,10 +5,10 @@ group's probability, summed over all of them, is the expected gradient of one gr
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from math import asin, comb, factorial, log, prod
 from typing import Any
 
@@ -58,6 +58,7 @@ def expected_ascent(
     *,
     reference: TabularPolicy | None = None,
     sampler: TabularPolicy | None = None,
+    every_order: bool = False,
 ) -> Tensor:
     """The mean of minus the loss's gradient over all groups, ``[positions, answers]``.
 
@@ -65,13 +66,13 @@ def expected_ascent(
     sampler's, by default the policy's own; then it is the older policy of the ratios too.
 
     A group's gradient is that of its completions in any order, so groups of the same completions
-    are computed once.
+    are computed once, unless every order is wanted.
     """
     total = torch.zeros_like(policy.table[0])
     drawing = sampler or policy
     chances = [probability(drawing, token_ids) for token_ids in completions]
     assert sum(chances) == pytest.approx(1, abs=1e-14)
-    for members in combinations_with_replacement(range(len(completions)), group_size):
+    for members, orders in groups_of(len(completions), group_size, every_order):
         group = make_group(0, [(completions[index], rewards[index]) for index in members])
         batch = make_batch(
             [group],
@@ -83,9 +84,17 @@ def expected_ascent(
             continue
         output = loss_of(policy, batch, algorithm, temperature=1.0)
         (gradient,) = torch.autograd.grad(output.loss, policy.table)
-        orders = factorial(group_size) // prod(map(factorial, Counter(members).values()))
         total -= orders * prod(chances[index] for index in members) * gradient[0]
     return total
+
+
+def groups_of(count: int, size: int, every_order: bool) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Groups of completions by number, and how many orders of the same ones each stands for."""
+    if every_order:
+        yield from ((members, 1) for members in product(range(count), repeat=size))
+        return
+    for members in combinations_with_replacement(range(count), size):
+        yield members, factorial(size) // prod(map(factorial, Counter(members).values()))
 
 
 def successes_only(scores: Scores) -> Tensor:
@@ -125,11 +134,15 @@ EVERY_LOSS = [
 def test_golden_expected_gradient_of_one_token(
     inputs: dict[str, Any], expected: dict[str, Any], loss: str
 ) -> None:
+    """With the plain loss every tuple in every order, with the others each group once."""
     policy = table_of([inputs["logits"]])
     completions = [(answer,) for answer in range(len(inputs["rewards"]))]
     for estimator, ascent in expected["expected_estimator"].items():
         algorithm = over_completions(estimator, loss, advantage_eps=inputs["grpo_eps"])
-        actual = expected_ascent(policy, completions, inputs["rewards"], inputs["K"], algorithm)
+        actual = expected_ascent(
+            policy, completions, inputs["rewards"], inputs["K"], algorithm,
+            every_order=loss == "reinforce",
+        )  # fmt: skip
         assert torch.allclose(actual, tensor([ascent]), rtol=0, atol=1e-12), estimator
 
 
