@@ -8,12 +8,13 @@ from typing import Any
 from verigrad.types import Verdict
 from verigrad.verifiers import verify
 from verigrad.verifiers.code import CodeVerifier
+from verigrad.verifiers.sandbox import STRONGEST
 
 NOT_JSON = "<not JSON comparable>"
 """Stands in a case for an expected value that JSON cannot hold; the assert lines say it then."""
 
 
-def run_code_case(case: Mapping[str, Any]) -> Verdict:
+def run_code_case(case: Mapping[str, Any], sandbox: str = STRONGEST) -> Verdict:
     """The verdict on a case; failed too if one of its side conditions does not hold."""
     given = dict(case["input"])
     completion = given.pop("completion")
@@ -23,7 +24,7 @@ def run_code_case(case: Mapping[str, Any]) -> Verdict:
     os.environ.update(case.get("env", {}))
     try:
         before = _children()
-        verdict = verify(CodeVerifier(), completion, given)
+        verdict = verify(CodeVerifier(sandbox=sandbox), completion, given)
         broken = [check for check in case.get("checks", []) if not _holds(check, before)]
     finally:
         for key, value in changed.items():

@@ -427,5 +427,5 @@ def test_a_call_is_written_with_its_arguments() -> None:
 
 def test_the_verifier_names_the_sandbox_it_has_found() -> None:
     name, strength = CodeVerifier().prepare()
-    assert name in ("namespaces", "bubblewrap")
+    assert name in ("namespaces", "bubblewrap", "sandlock", "wasi")
     assert strength is Strength.ISOLATED

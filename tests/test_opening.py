@@ -148,7 +148,7 @@ def test_programs_within_a_sum_run_in_the_strongest_sandbox() -> None:
         assert verifier.runner.verify_all([(PROGRAM, SQUARE)])[0].components["right"] == 1.0
 
 
-@pytest.mark.parametrize("configured", ["auto", "namespaces", "bubblewrap"])
+@pytest.mark.parametrize("configured", ["auto", "namespaces", "bubblewrap", "sandlock", "wasi"])
 def test_a_verifier_that_asks_for_less_than_the_run_is_refused(configured: Any) -> None:
     verifier = weighted({"right": (1.0, CodeVerifier(sandbox="subprocess"))})
     with (

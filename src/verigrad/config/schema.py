@@ -199,7 +199,7 @@ class VerifierConfig(Section):
     process, one after another, without limits; "auto" has one per CPU, at most eight, and none for
     a verifier that is bounded."""
 
-    sandbox: Literal["auto", "namespaces", "bubblewrap", "subprocess"] = "auto"
+    sandbox: Literal["auto", "namespaces", "bubblewrap", "sandlock", "wasi", "subprocess"] = "auto"
     """What keeps in the programs that a model wrote, at the least; "auto" is the strongest that
     works, and never "subprocess", which stops accidents only."""
 

@@ -15,7 +15,9 @@ from verigrad.verifiers.sandbox.base import (
     Strength,
 )
 from verigrad.verifiers.sandbox.bubblewrap import Bubblewrap
+from verigrad.verifiers.sandbox.locked import Sandlock
 from verigrad.verifiers.sandbox.warm import Namespaces, Subprocess
+from verigrad.verifiers.sandbox.wasi import Wasi
 
 __all__ = [
     "SANDBOXES",
@@ -34,6 +36,8 @@ __all__ = [
 SANDBOXES: dict[str, Callable[[], Sandbox]] = {
     "namespaces": Namespaces,
     "bubblewrap": Bubblewrap,
+    "sandlock": Sandlock,
+    "wasi": Wasi,
     "subprocess": Subprocess,
 }
 """Every sandbox by name, the strongest first; of two equally strong ones, the faster."""

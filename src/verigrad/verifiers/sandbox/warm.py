@@ -49,7 +49,15 @@ def inside_command(folder: str, statement: str) -> list[str]:
     return [interpreter(), "-s", "-P", "-S", "-B", "-c", script]
 
 
-class _Warm:
+def with_packages(statement: str) -> str:
+    """A statement that finds what is installed beside this library.
+
+    For processes of ours only, which hold a sandbox that a package makes.
+    """
+    return f"sys.path += {[path for path in sys.path if path]!r}; {statement}"
+
+
+class Warm:
     """Starts the process that stands ready, when it is needed or has gone."""
 
     name: str
@@ -106,15 +114,10 @@ class _Warm:
                 return self._control
             self.close()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        isolated = self.strength is Strength.ISOLATED
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by close
         with theirs:
             self._process = subprocess.Popen(
-                inside_command(
-                    FOLDER,
-                    "from inside.serve import serve; del sys.path[0]; "
-                    f"serve({theirs.fileno()}, {isolated}, {sys.base_prefix!r})",
-                ),
+                inside_command(FOLDER, self._statement(theirs.fileno())),
                 env=ENVIRONMENT,
                 cwd="/",
                 stdin=subprocess.DEVNULL,
@@ -126,6 +129,14 @@ class _Warm:
         self._control = ours
         self._await_ready(ours)
         return ours
+
+    def _statement(self, descriptor: int) -> str:
+        """What the process runs, given its socket."""
+        isolated = self.strength is Strength.ISOLATED
+        return (
+            "from inside.serve import serve; del sys.path[0]; "
+            f"serve({descriptor}, {isolated}, {sys.base_prefix!r})"
+        )
 
     def _await_ready(self, control: socket.socket) -> None:
         control.settimeout(START_SECONDS)
@@ -148,7 +159,7 @@ class _Warm:
         return f"it ended before it was ready: {words[-1] if words else ''}"
 
 
-class Namespaces(_Warm):
+class Namespaces(Warm):
     """Linux namespaces of its own, a root with nothing in it, a filter of system calls, and limits.
 
     Works as root, where another user runs the programs, and as a user that may make namespaces.
@@ -158,7 +169,7 @@ class Namespaces(_Warm):
     strength = Strength.ISOLATED
 
 
-class Subprocess(_Warm):
+class Subprocess(Warm):
     """A process with limits. It stops accidents only: files and the network are open to it."""
 
     name = "subprocess"

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from . import linux, usage
 from .confine import Limits, close_all_but
-from .harness import perform
+from .harness import Job, perform
 
 TICK = 0.02
 """Seconds between two looks at what the program uses."""
@@ -83,7 +83,11 @@ class Attendant:
     """Watches one program."""
 
     def __init__(
-        self, control: socket.socket, crowd: Crowd, confine: Callable[[Limits], None]
+        self,
+        control: socket.socket,
+        crowd: Crowd,
+        confine: Callable[[Limits], None],
+        perform: Callable[[Job, int], int] = perform,
     ) -> None:
         """Nothing happens yet.
 
@@ -91,10 +95,12 @@ class Attendant:
             control: where the job comes from and the answer goes to; when it ends, all ends.
             crowd: the processes to watch and to end.
             confine: called in the program's process before the program runs.
+            perform: runs the job there, given where it reports to; returns the exit code.
         """
         self._control = control
         self._crowd = crowd
         self._confine = confine
+        self._perform = perform
         self._parent = os.getppid()
         self._began = time.monotonic()
 
@@ -119,13 +125,18 @@ class Attendant:
         nothing = os.open(os.devnull, os.O_WRONLY)
         for source, target in ((stdin, 0), (stdout, 1), (nothing, 2)):
             os.dup2(source, target)
-        close_all_but(0, 1, 2, job_file, report)
+        close_all_but(0, 1, 2, job_file, report, self._control.fileno())
         with open(job_file, encoding="utf-8") as file:
             job = json.load(file)
-        self._confine(limits)
+        try:
+            self._confine(limits)
+        except OSError as error:  # No fault of the program's: this is not an answer.
+            self._control.send(json.dumps({"broken": str(error)}).encode())
+            os._exit(1)
+        self._control.close()
         os.environ.update(HOME=os.getcwd(), TMPDIR=os.getcwd())
         # The interpreter comes to an ordinary end, as it does after any script.
-        sys.exit(perform(job, report))
+        sys.exit(self._perform(job, report))
 
     def _watch(self, ended: int, limits: Limits) -> str:
         """Wait for the program's first process; why it has to be ended early, if it has to be."""

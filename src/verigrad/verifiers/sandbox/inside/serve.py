@@ -5,24 +5,17 @@ commonly import is loaded before the first fork.
 """
 
 import gc
-import importlib
 import json
 import os
 import shutil
 import socket
-import sys
 import tempfile
 from collections.abc import Callable
 
 from . import linux, root, seccomp
 from .attend import Attendant, Family, Namespace, receive_job
 from .confine import Limits, give_up_privileges, set_limits
-
-PRELOADED = (
-    "bisect", "collections", "copy", "dataclasses", "datetime", "decimal", "fractions", "functools",
-    "heapq", "io", "itertools", "json", "math", "operator", "random", "re", "statistics", "string",
-    "typing",
-)  # fmt: skip
+from .prepare import prepare
 
 
 def serve(descriptor: int, isolated: bool, prefix: str) -> None:
@@ -40,10 +33,18 @@ def serve(descriptor: int, isolated: bool, prefix: str) -> None:
     except OSError as error:
         control.send(json.dumps({"unavailable": str(error)}).encode())
         return
-    for name in PRELOADED:
-        importlib.import_module(name)
-    sys.set_int_max_str_digits(0)
+    prepare()
     gc.freeze()
+    answer_jobs(control, attend)
+
+
+def answer_jobs(control: socket.socket, attend: Callable[[socket.socket], None]) -> None:
+    """Say that all is ready, and fork for every job until the other end of the socket is closed.
+
+    Args:
+        control: the socket.
+        attend: takes a job from the socket and answers it, in the process that is forked for it.
+    """
     control.send(json.dumps({"ready": os.getpid()}).encode())
     while control.recv(1, socket.MSG_PEEK):
         pid = os.fork()

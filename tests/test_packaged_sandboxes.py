@@ -1,0 +1,199 @@
+"""The sandboxes that packages bring: found, started, refused; and what there is not in WASI."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from verigrad.verifiers.sandbox import (
+    Program,
+    Sandbox,
+    SandboxLimits,
+    SandboxUnavailableError,
+    Strength,
+    open_sandbox,
+)
+from verigrad.verifiers.sandbox.inside.calls import BAD_DESCRIPTOR, MOST, Calls, ExitedError
+from verigrad.verifiers.sandbox.wasi import compiled_interpreter
+
+PACKAGES = {"sandlock": "sandlock", "wasi": "wasmtime"}
+
+
+def opened(name: str) -> Sandbox:
+    try:
+        return open_sandbox(name)
+    except SandboxUnavailableError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def wasi() -> Iterator[Sandbox]:
+    sandbox = opened("wasi")
+    yield sandbox
+    sandbox.close()
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_sandbox_whose_package_is_installed_runs_programs(name: str) -> None:
+    pytest.importorskip(PACKAGES[name])
+    sandbox = open_sandbox(name)
+    program = Program(sources=("def cube(n):\n    return n ** 3\n",), calls=("cube(3)",))
+    assert sandbox.run(program, SandboxLimits()).values == (27,)
+    assert (sandbox.name, sandbox.strength) == (name, Strength.ISOLATED)
+    sandbox.close()
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_sandbox_whose_package_is_missing_says_how_to_get_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, PACKAGES[name], None)
+    with pytest.raises(SandboxUnavailableError, match=rf"not installed.*verigrad\[{name}\]"):
+        open_sandbox(name)
+
+
+def test_a_compiled_interpreter_that_is_damaged_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wasi: Sandbox
+) -> None:
+    there = compiled_interpreter()
+    monkeypatch.setenv("VERIGRAD_CACHE", str(tmp_path))
+    here = tmp_path / there.relative_to(there.parents[2])
+    here.parent.mkdir(parents=True)
+    here.write_bytes(b"\x7fELF" + bytes(100))
+    with pytest.raises(SandboxUnavailableError, match=f"'wasi' does not work here: {here}"):
+        open_sandbox("wasi")
+
+
+def test_a_package_that_fails_to_make_a_sandbox_is_not_the_programs_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sandbox = opened("sandlock")
+    sandbox.close()
+    # A folder that is not there cannot be shown inside.
+    monkeypatch.setattr("verigrad.verifiers.sandbox.locked.FOLDER", "/nowhere")
+    with pytest.raises(SandboxUnavailableError, match="broke down while a program ran"):
+        open_sandbox("sandlock")
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("os.fork()", "AttributeError"),
+        ("os.kill(1, 0)", "AttributeError"),
+        ("subprocess.run(['true'])", "OSError"),
+        ("threading.Thread(target=print).start()", "RuntimeError"),
+        ("asyncio.run(asyncio.sleep(0))", "OSError"),
+        ("socket.create_connection(('127.0.0.1', 80))", "AttributeError"),
+        ("open('file', 'w')", "FileNotFoundError"),
+        ("os.listdir('/')", "FileNotFoundError"),
+        ("bytearray(600 << 20)", "MemoryError"),
+    ],
+)
+def test_what_wasi_does_not_have_is_an_error_in_the_program(
+    wasi: Sandbox, line: str, error: str
+) -> None:
+    source = "import asyncio, os, socket, subprocess, threading"
+    outcome = wasi.run(Program(sources=(source,), calls=(line,)), SandboxLimits())
+    assert outcome.error == error
+
+
+def test_in_wasi_a_word_of_the_machine_has_32_bits(wasi: Sandbox) -> None:
+    program = Program(sources=("import sys",), calls=("sys.maxsize", "2 ** 100", "0.1 + 0.2"))
+    outcome = wasi.run(program, SandboxLimits())
+    assert outcome.values == (2**31 - 1, 2**100, 0.1 + 0.2)
+
+
+def test_in_wasi_each_program_has_the_memory_that_it_is_allowed(wasi: Sandbox) -> None:
+    program = Program(sources=("held = bytearray(200 << 20)",), calls=("len(held)",))
+    small = wasi.run(program, SandboxLimits(memory_bytes=128 << 20))
+    large = wasi.run(program, SandboxLimits(memory_bytes=512 << 20))
+    assert (small.error, large.values) == ("MemoryError", (200 << 20,))
+
+
+class Guest:
+    """Memory of a few bytes."""
+
+    def __init__(self, size: int = 256) -> None:
+        self.bytes = bytearray(size)
+
+    def read(self, start: int, size: int) -> bytes:
+        return bytes(self.bytes[start : start + size])
+
+    def write(self, start: int, content: bytes) -> None:
+        if start + len(content) > len(self.bytes):
+            raise IndexError
+        self.bytes[start : start + len(content)] = content
+
+    def numbers(self, start: int, count: int) -> list[int]:
+        found = self.bytes[start : start + 4 * count]
+        return [int.from_bytes(found[at : at + 4], "little") for at in range(0, 4 * count, 4)]
+
+    def put(self, start: int, *numbers: int) -> None:
+        self.write(start, b"".join(number.to_bytes(4, "little") for number in numbers))
+
+
+def calls(reported: list[bytes] | None = None) -> Calls:
+    said = [] if reported is None else reported
+    return Calls(["a", "bc"], ["X=1"], lambda size: b"input"[:size], said.append)
+
+
+def test_a_guest_finds_its_command_line() -> None:
+    guest = Guest()
+    assert calls().args_sizes_get(guest, 0, 4) == 0
+    assert guest.numbers(0, 2) == [2, 5]
+    assert calls().args_get(guest, 8, 100) == 0
+    assert guest.numbers(8, 2) == [100, 102]
+    assert guest.read(100, 5) == b"a\0bc\0"
+
+
+def test_a_guest_reads_into_the_first_piece_that_has_room() -> None:
+    guest = Guest()
+    guest.put(0, 50, 0, 60, 3)
+    assert calls().fd_read(guest, 0, 0, 2, 100) == 0
+    assert (guest.read(60, 4), guest.numbers(100, 1)) == (b"inp\0", [3])
+
+
+def test_a_guest_reports_on_its_third_stream() -> None:
+    reported: list[bytes] = []
+    guest = Guest()
+    guest.put(0, 20, 4)
+    guest.write(20, b"line")
+    assert calls(reported).fd_write(guest, 2, 0, 1, 100) == 0
+    assert (reported, guest.numbers(100, 1)) == ([b"line"], [4])
+
+
+def test_one_call_moves_so_many_bytes_at_most() -> None:
+    reported: list[bytes] = []
+    guest = Guest(3 * MOST)
+    guest.put(0, 20, 2**32 - 1)
+    calls(reported).fd_write(guest, 2, 0, 1, 10)
+    assert [len(text) for text in reported] == [MOST]
+
+
+@pytest.mark.parametrize("descriptor", [3, 4, 100, 2**32 - 1])
+def test_a_guest_has_three_streams_and_no_other_descriptor(descriptor: int) -> None:
+    guest = Guest()
+    errors = [
+        calls().fd_read(guest, descriptor, 0, 1, 8),
+        calls().fd_write(guest, descriptor, 0, 1, 8),
+        calls().fd_seek(guest, descriptor, 0, 0, 8),
+        calls().fd_close(guest, descriptor),
+        calls().fd_prestat_get(guest, descriptor, 0),
+        calls().fd_fdstat_get(guest, descriptor, 0),
+        calls().fd_filestat_get(guest, descriptor, 0),
+    ]
+    assert errors == [BAD_DESCRIPTOR] * 7
+
+
+def test_an_address_outside_its_memory_ends_a_guest() -> None:
+    with pytest.raises(IndexError):
+        calls().random_get(Guest(), 250, 10)
+    with pytest.raises(IndexError):
+        calls().clock_time_get(Guest(), 0, 0, 2**32 - 4)
+
+
+def test_a_guest_that_exits_says_with_what_code() -> None:
+    with pytest.raises(ExitedError) as exited:
+        calls().proc_exit(Guest(), 3)
+    assert exited.value.code == 3
