@@ -70,6 +70,59 @@ def test_a_verifier_may_be_named_in_the_place_of_the_tasks_own(here, capsys):
     assert "5 of 5 get full marks" in capsys.readouterr().out
 
 
+MIXED = """
+model = "tabular"
+[task]
+name = "mixture"
+mixture = ["1 functions", "2 addition"]
+"""
+
+
+def test_each_part_of_a_mixture_is_checked_as_it_is_alone(here, capsys):
+    (here / "mixed.toml").write_text(MIXED)
+    found = []
+    for name in ("functions", "addition"):
+        assert main(["verify", name, "--problems", "1"]) == 0
+        found += [line for line in capsys.readouterr().out.splitlines() if " that were " in line]
+    assert main(["verify", "mixed.toml", "--problems", "1"]) == 0
+    out = capsys.readouterr().out
+    assert re.findall(r"(?m)^part (\w+)\nreferences  1 of 1 get full marks$", out) == [
+        "functions",
+        "addition",
+    ]
+    assert [line for line in out.splitlines() if " that were " in line] == found
+    assert re.search(r"(?m)^programs run in the sandbox \w+ \(isolated\)$", out)
+
+
+def test_a_part_of_a_mixture_that_asks_for_a_weaker_sandbox_is_refused(here, capsys):
+    code = (
+        "from verigrad.verifiers import CodeVerifier\n"
+        "tests = [{'args': [1], 'expected': 1}]\n"
+        "one = Problem(id='0', prompt='f', reference={'entry': 'f', 'tests': tests})\n"
+        "task = ProblemTask('weak', [one], CodeVerifier(sandbox='subprocess'))\n"
+    )
+    write_task(here, code)
+    (here / "mixed.toml").write_text(MIXED.replace("1 functions", "1 task.py:task"))
+    assert main(["verify", "mixed.toml", "--task.held-out", "0"]) == 2
+    assert "'subprocess', which stops accidents only" in capsys.readouterr().err
+
+
+def test_examples_for_a_mixture_go_to_the_part_that_they_name(here, capsys):
+    (here / "mixed.toml").write_text(MIXED.replace("1 functions", "1 toy"))
+    row = '{"completion": "12", "reference": {"task": "addition", "reference": 12}, "reward": %d}\n'
+    (here / "rows.jsonl").write_text(row % 1 + row % 0)
+    options = ["verify", "mixed.toml", "--problems", "3", "--examples", "rows.jsonl"]
+    assert main(options) == 1
+    lines = [line for line in capsys.readouterr().out.splitlines() if " rows: " in line]
+    assert lines == [
+        "examples    0 rows: 0 false accepts, 0 false refusals, 0 failed",
+        "examples    2 rows: 1 false accepts, 0 false refusals, 0 failed",
+    ]
+    (here / "rows.jsonl").write_text('{"completion": "12", "reference": 12, "reward": 1}\n')
+    assert main(options) == 2
+    assert "line 1 of the examples has the reference 12; for a mixture" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

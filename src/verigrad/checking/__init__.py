@@ -2,7 +2,7 @@
 
 from verigrad.checking.before import try_out
 from verigrad.checking.checkup import Checkup, check_up
-from verigrad.checking.examples import Example, read_examples
+from verigrad.checking.examples import Example, examples_of, read_examples
 from verigrad.checking.report import describe, describe_sandbox
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "check_up",
     "describe",
     "describe_sandbox",
+    "examples_of",
     "read_examples",
     "try_out",
 ]

@@ -6,7 +6,7 @@ from verigrad.checking.checkup import broken, has_full_marks, paid, spread
 from verigrad.checking.shortcuts import shortcuts_of
 from verigrad.config import VerifierConfig
 from verigrad.errors import TaskError
-from verigrad.tasks import Task, solution_of_problem
+from verigrad.tasks import Task, by_part, solution_of_problem
 from verigrad.types import Problem
 from verigrad.verifiers.opening import Opened
 
@@ -20,7 +20,7 @@ PROBED = 3
 def try_out(
     task: Task, problems: Sequence[Problem], verifier: Opened, config: VerifierConfig
 ) -> list[str]:
-    """Try a few references and the shortcuts on a few problems.
+    """Try a few references and the shortcuts on a few problems, of each part of a mixture.
 
     Args:
         task: the task.
@@ -36,7 +36,15 @@ def try_out(
     """
     if config.check == "off":
         return []
-    some = spread(problems, REFERENCES)
+    return [
+        warning
+        for part, some in by_part(task, problems)
+        for warning in _try_out(part, spread(some, REFERENCES), verifier)
+    ]
+
+
+def _try_out(task: Task, some: Sequence[Problem], verifier: Opened) -> list[str]:
+    """The warnings of a task, or of one part of a mixture."""
     warnings = _references(task, some, verifier)
     few = spread(some, PROBED)
     shortcuts = shortcuts_of(task, few)

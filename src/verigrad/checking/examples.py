@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,31 @@ def read_examples(file: Path) -> list[Example]:
     if not examples:
         raise UserError(f"{file}: there is no example in it; expected one JSON object a line")
     return examples
+
+
+def examples_of(name: str, names: Sequence[str], examples: Sequence[Example]) -> list[Example]:
+    """The examples for one part of a mixture, whose name their references hold as "task".
+
+    Args:
+        name: the part's.
+        names: those of all parts.
+        examples: for any of them.
+
+    Raises:
+        UserError: the reference of an example names no part; names the line.
+    """
+    found = []
+    for example in examples:
+        reference = example.reference
+        part = reference.get("task") if isinstance(reference, dict) else None
+        if part not in names or "reference" not in reference:
+            raise UserError(
+                f"line {example.row} of the examples has the reference {reference!r:.60}; for a "
+                'mixture it is a table of "task", one of ' + ", ".join(names) + ', and "reference"'
+            )
+        if part == name:
+            found.append(example)
+    return found
 
 
 def _example(line: str, row: int, file: Path) -> Example:

@@ -35,7 +35,8 @@ def verify(
     Args:
         task_or_config: A built-in task, file.py:name, or a TOML file.
         examples: A JSONL file of completion, reference and the reward that is right.
-        problems: How many problems' references to try; by default all of them.
+        problems: How many problems' references to try, of each part of a mixture; by default all
+            of them.
         allow: The largest reward that a completion without an answer may get.
         sandbox_check: Try to break out of the sandbox that verifier.sandbox names, with "auto" out
             of each that works here, and say what it stops.
@@ -67,30 +68,35 @@ def _check_verifier(
     config: Config, examples: Path | None, problems: int | None, allow: float
 ) -> tuple[str, bool]:
     """What was found in words, and whether nothing was."""
-    from verigrad.checking import check_up, describe, read_examples
+    from verigrad.checking import check_up, describe, examples_of, read_examples
     from verigrad.checking.checkup import spread
-    from verigrad.tasks import first_problems, task_of
+    from verigrad.tasks import by_part, first_problems, task_of
     from verigrad.training.problems import checked_split
     from verigrad.verifiers.opening import opened
 
     labelled = None if examples is None else read_examples(examples)
     task = task_of(config)
-    parts = checked_split(task, config)
-    every = [*first_problems(parts.training, config.run.seed), *parts.held_out]
+    sides = checked_split(task, config)
+    every = [*first_problems(sides.training, config.run.seed), *sides.held_out]
+    parts = by_part(task, every)
+    names = [part.name for part, _ in parts]
+    faults = 0
     with opened(task.verifier, config.verifier) as verifier:
-        checkup = check_up(
-            task,
-            every if problems is None else spread(every, problems),
-            verifier.runner,
-            examples=labelled,
-            allowed=allow,
-        )
-    text = "\n".join([task.name, *verifier.reasons.values(), describe(checkup)])
-    return text, not checkup.faults
+        lines = [task.name, *verifier.reasons.values()]
+        for part, some in parts:
+            rows = labelled
+            if part is not task:
+                lines.append(f"part {part.name}")
+                rows = None if labelled is None else examples_of(part.name, names, labelled)
+            some = some if problems is None else spread(some, problems)
+            checkup = check_up(part, some, verifier.runner, examples=rows, allowed=allow)
+            lines.append(describe(checkup))
+            faults += checkup.faults
+    return "\n".join(lines), not faults
 
 
 def _check_sandboxes(name: str) -> list[tuple[str, bool]]:
-    """What the sandbox of that name stops; for "auto" which one programs run in, and what each stops.
+    """What a sandbox stops; for "auto" which one programs run in, and what each stops.
 
     Raises:
         UserError: there is none for hostile programs, or the one that is named does not work.

@@ -17,7 +17,7 @@ from verigrad.tasks.base import (
     solution_of_problem,
 )
 from verigrad.tasks.builtin import TASKS
-from verigrad.tasks.mixture import Mixture, Part
+from verigrad.tasks.mixture import Mixture, Part, by_part
 from verigrad.tasks.reasoning import reasoning_gym_task
 from verigrad.tasks.splitting import normalised, problem_at, split
 from verigrad.tasks.user import load_user_task
@@ -35,6 +35,7 @@ __all__ = [
     "ProblemTask",
     "Split",
     "Task",
+    "by_part",
     "first_problems",
     "load_task",
     "normalised",

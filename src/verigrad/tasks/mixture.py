@@ -1,19 +1,19 @@
 """Several tasks as one, drawn in proportion to their weights."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from verigrad.errors import TaskError
 from verigrad.hashing import Purpose, stable_hash
-from verigrad.tasks.base import Drawn, Split, Task
+from verigrad.tasks.base import Drawn, Split, Task, solution_of_problem
 from verigrad.tasks.splitting import problem_at, split
 from verigrad.types import Problem
 from verigrad.verifiers import Verifier
+from verigrad.verifiers.mixed import PartVerifier
 
 TASK = "task"
-"""The name, in a problem's metadata, of the part of a mixture that it comes from."""
+"""The name, in a problem's metadata and reference, of the part of a mixture that it comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +92,47 @@ class _MixedTraining:
 
 
 @dataclass(frozen=True, slots=True)
-class PartVerifier:
-    """The verifier of a mixture: the one of the part that the reference names."""
+class _AlonePart:
+    """A part of a mixture as a task, whose problems are still those of the mixture."""
 
-    verifiers: Mapping[str, Verifier]
+    task: Task
 
-    def __call__(self, completion: str, reference: Mapping[str, Any]) -> Any:
-        """Check one completion."""
-        return self.verifiers[reference["task"]](completion, reference["reference"])
+    @property
+    def name(self) -> str:
+        """That of the part."""
+        return self.task.name
+
+    @property
+    def verifier(self) -> Verifier:
+        """The part's own, which gets the part's own references only."""
+        return self.task.verifier
+
+    def solution(self, problem: Problem) -> str | None:
+        """What the part writes for one of its problems."""
+        reference = problem.reference["reference"]
+        metadata = {key: value for key, value in problem.metadata.items() if key != TASK}
+        if metadata.get("answer") is reference:
+            del metadata["answer"]  # Of the mixture's making.
+        return solution_of_problem(
+            self.task, replace(problem, reference=reference, metadata=metadata)
+        )
+
+
+def by_part(task: Task, problems: Iterable[Problem]) -> list[tuple[Task, list[Problem]]]:
+    """A task with its problems; of a mixture, each part with those that come from it.
+
+    Args:
+        task: any.
+        problems: its problems. Those of a mixture stay as they are, references included: it is the
+            mixture's verifier that understands them.
+    """
+    every = list(problems)
+    if not isinstance(task, Mixture):
+        return [(task, every)]
+    return [
+        (_AlonePart(part.task), [p for p in every if p.reference[TASK] == part.task.name])
+        for part in task.parts
+    ]
 
 
 def _as_part(problem: Problem, name: str) -> Problem:
@@ -107,7 +140,7 @@ def _as_part(problem: Problem, name: str) -> Problem:
     return replace(
         problem,
         id=problem.id if problem.id.startswith(f"{name}/") else f"{name}/{problem.id}",
-        reference={"task": name, "reference": problem.reference},
+        reference={TASK: name, "reference": problem.reference},
         content=problem.content_key,
         metadata={"answer": problem.reference, **problem.metadata, TASK: name},
     )

@@ -1,7 +1,7 @@
 """Opens a verifier for a run: where it runs, under which limits, in which sandbox, and why."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +13,7 @@ from verigrad.verifiers.adapter import TrlReward
 from verigrad.verifiers.boundary import Verifier, is_bounded
 from verigrad.verifiers.code import CodeVerifier
 from verigrad.verifiers.limits import Limits
+from verigrad.verifiers.mixed import PartVerifier
 from verigrad.verifiers.pool import VerifierPool
 from verigrad.verifiers.runner import InProcess, Runner
 from verigrad.verifiers.sandbox import SANDBOXES, STRONGEST, Strength, open_sandbox
@@ -85,6 +86,8 @@ def name_of(verifier: Any) -> str:
     """What a verifier is called in words for a person."""
     if isinstance(verifier, Weighted):
         return f"the sum of {', '.join(verifier.parts)}"
+    if isinstance(verifier, PartVerifier):
+        return f"each verifier of {', '.join(verifier.verifiers)}"
     if isinstance(verifier, TrlReward):
         return name_of(verifier.function)
     name: str = getattr(verifier, "__name__", type(verifier).__name__)
@@ -99,12 +102,20 @@ def _confined(verifier: Any, sandbox: str) -> tuple[Any, list[str]]:
         found.close()
         words = f"programs run in the sandbox {found.name} ({found.strength})"
         return replace(verifier, sandbox=found.name), [words]
-    if not isinstance(verifier, Weighted):
-        return verifier, []
-    confined = {name: _confined(part, sandbox) for name, (_, part) in verifier.parts.items()}
-    parts = {name: (verifier.parts[name][0], part) for name, (part, _) in confined.items()}
+    if isinstance(verifier, PartVerifier):
+        each, said = _all_confined(verifier.verifiers, sandbox)
+        return PartVerifier(each), said
+    if isinstance(verifier, Weighted):
+        each, said = _all_confined({n: part for n, (_, part) in verifier.parts.items()}, sandbox)
+        return Weighted({n: (verifier.parts[n][0], part) for n, part in each.items()}), said
+    return verifier, []
+
+
+def _all_confined(verifiers: Mapping[str, Any], sandbox: str) -> tuple[dict[str, Any], list[str]]:
+    """Several, and their sandboxes in words, each said once."""
+    confined = {name: _confined(verifier, sandbox) for name, verifier in verifiers.items()}
     sandboxes = [words for _, said in confined.values() for words in said]
-    return Weighted(parts), list(dict.fromkeys(sandboxes))
+    return {name: each for name, (each, _) in confined.items()}, list(dict.fromkeys(sandboxes))
 
 
 def _sandbox_of(own: str, configured: str) -> str:
