@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from verigrad.verifiers.code import CodeVerifier
+from verigrad.verifiers.limits import Limits
+from verigrad.verifiers.pool import VerifierPool
 from verigrad.verifiers.sandbox import (
     Program,
     Sandbox,
@@ -42,6 +45,16 @@ def test_a_sandbox_whose_package_is_installed_runs_programs(name: str) -> None:
     assert sandbox.run(program, SandboxLimits()).values == (27,)
     assert (sandbox.name, sandbox.strength) == (name, Strength.ISOLATED)
     sandbox.close()
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_worker_whose_memory_is_limited_still_has_its_sandbox(name: str) -> None:
+    opened(name).close()
+    reference = {"entry": "f", "tests": [{"args": [3], "expected": 9}]}
+    # Less address space than WebAssembly reserves, and memory to spare.
+    with VerifierPool(CodeVerifier(sandbox=name), workers=1, limits=Limits()) as pool:
+        (verdict,) = pool.verify_all([("```python\ndef f(n): return n * n\n```", reference)])
+    assert verdict.reward == 1.0, verdict.detail
 
 
 @pytest.mark.parametrize("name", PACKAGES)

@@ -156,3 +156,9 @@ def limit(kind: int, value: int) -> None:
     hard = resource.getrlimit(kind)[1]
     allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(kind, (allowed, allowed))
+
+
+def lift(kind: int) -> None:
+    """Raise the soft resource limit, which a worker has set for itself, to the hard one."""
+    hard = resource.getrlimit(kind)[1]
+    resource.setrlimit(kind, (hard, hard))

@@ -6,6 +6,7 @@ neither processor time nor what is resident in memory.
 
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -22,6 +23,7 @@ from .harness import Job
 from .root import DEVICES, readable
 from .serve import answer_jobs
 from .take import JOB
+from .usage import Usage, descendants, waited_in_turn
 
 THREADS, MEMORY = 16, 64 * 2**20
 """Threads, and bytes, that sandlock takes for itself at most."""
@@ -41,6 +43,7 @@ def serve(descriptor: int, command: list[str], folder: str, environment: dict[st
     """
     control = socket.socket(fileno=descriptor)
     linux.die_with_parent()
+    linux.lift(resource.RLIMIT_AS)
     os.chdir("/")
     found, needed = sandlock.landlock_abi_version(), sandlock.min_landlock_abi()
     if found < needed:
@@ -57,11 +60,20 @@ def serve(descriptor: int, command: list[str], folder: str, environment: dict[st
         program = _Program(limits, command, readers, environment)
         room = {"processes": limits["processes"] + THREADS,
                 "memory_bytes": limits["memory_bytes"] + MEMORY}  # fmt: skip
-        attendant = Attendant(control, Family(), lambda _: None, program.perform)
+        attendant = Attendant(control, _Supervised(), lambda _: None, program.perform)
         attendant.attend(json.dumps({**limits, **room}).encode(), descriptors)
         program.clear()
 
     answer_jobs(control, attend)
+
+
+class _Supervised(Family):
+    """The program's processes and sandlock's supervisor, which wait for each other."""
+
+    def usage(self) -> Usage:
+        """What they use; all of them together have waited as long as each after the other."""
+        waited = waited_in_turn(self._proc, descendants(self._proc, os.getpid()))
+        return super().usage()._replace(waited_seconds=waited)
 
 
 class _Program:

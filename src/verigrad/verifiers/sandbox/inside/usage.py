@@ -64,6 +64,31 @@ def _waited(proc: int, pid: int) -> float:
         return 0.0  # The kernel keeps no account of it.
 
 
+def waited_in_turn(proc: int, pids: Iterable[int]) -> float:
+    """Seconds that all threads of some processes have waited for a processor, added up.
+
+    Where threads do nothing but wait for one another, that is how long busy processors hold them
+    up; where they do not, it is more.
+
+    Args:
+        proc: a descriptor of the folder.
+        pids: the processes, as the folder numbers them.
+    """
+    seconds = 0.0
+    for pid in pids:
+        try:
+            tasks = os.open(f"{pid}/task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=proc)
+        except OSError:  # It has ended.
+            continue
+        try:
+            seconds += sum(_waited(tasks, int(task)) for task in os.listdir(tasks))
+        except OSError:
+            continue
+        finally:
+            os.close(tasks)
+    return seconds
+
+
 def _read(proc: int, name: str) -> str:
     descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
     try:

@@ -58,6 +58,7 @@ def serve(descriptor: int, compiled: str, environment: dict[str, str]) -> None:
     """
     control = socket.socket(fileno=descriptor)
     linux.die_with_parent()
+    linux.lift(resource.RLIMIT_AS)
     os.chdir("/")
     try:
         host = _Host(control, compiled)
