@@ -10,6 +10,7 @@ from verigrad.verifiers.code import CodeVerifier
 from verigrad.verifiers.limits import Limits
 from verigrad.verifiers.pool import VerifierPool
 from verigrad.verifiers.sandbox import (
+    SANDBOXES,
     Program,
     Sandbox,
     SandboxLimits,
@@ -45,6 +46,19 @@ def test_a_sandbox_whose_package_is_installed_runs_programs(name: str) -> None:
     assert sandbox.run(program, SandboxLimits()).values == (27,)
     assert (sandbox.name, sandbox.strength) == (name, Strength.ISOLATED)
     sandbox.close()
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_first_sandbox_for_hostile_programs_that_works_is_the_strongest(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(name).close()
+    monkeypatch.setenv("PATH", "/nowhere")  # Where bubblewrap is not.
+    kinds = {each: SANDBOXES[each] for each in ("bubblewrap", name, "subprocess")}
+    monkeypatch.setattr("verigrad.verifiers.sandbox.SANDBOXES", kinds)
+    sandbox = open_sandbox()
+    sandbox.close()
+    assert (sandbox.name, sandbox.strength) == (name, Strength.ISOLATED)
 
 
 @pytest.mark.parametrize("name", PACKAGES)

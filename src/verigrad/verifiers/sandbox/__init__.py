@@ -40,7 +40,8 @@ SANDBOXES: dict[str, Callable[[], Sandbox]] = {
     "wasi": Wasi,
     "subprocess": Subprocess,
 }
-"""Every sandbox by name, the strongest first; of two equally strong ones, the faster."""
+"""Every sandbox by name, the strongest first; of equally strong ones first the faster, but after
+those in which a program finds all that it may expect of a machine."""
 
 STRONGEST = "strongest"
 """Asks for the first of SANDBOXES that works on this machine and is made for hostile programs."""
