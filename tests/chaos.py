@@ -17,7 +17,8 @@ from verigrad.verifiers.limits import Limits
 from verigrad.verifiers.pool import VerifierPool
 
 WORKERS = 2
-LIMITS = Limits(cpu_seconds=0.25, wall_seconds=2.0, memory_bytes=200 * 2**20)
+# So little memory is taken long before the processor time is, however slow the machine is.
+LIMITS = Limits(cpu_seconds=0.25, wall_seconds=2.0, memory_bytes=64 * 2**20)
 SHARES = {"raise": 0.05, "hang": 0.05, "kill": 0.02, "hog": 0.02}
 KINDS = {
     "raise": FailureKind.EXCEPTION,
@@ -38,7 +39,7 @@ def check(completion: str, reference: Any) -> float:
     if completion == "hog":
         hoard = []
         while True:
-            hoard.append(bytearray(2**27))
+            hoard.append(bytearray(2**24))
     return float(sum(math.isqrt(n) for n in range(5000)) > 0 and completion == str(reference))
 
 

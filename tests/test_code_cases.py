@@ -1,4 +1,4 @@
-"""The cases about code, in every sandbox that works here: none of them depends on which it is."""
+"""The cases about code, in every sandbox that works here: no outcome depends on which it is."""
 
 import pytest
 from code_cases import run_code_case
@@ -8,9 +8,12 @@ from verigrad.verifiers.sandbox import SANDBOXES, SandboxUnavailableError, open_
 
 CODE = [case for case in CASES if case["kind"] == "code" and not case["contested"]]
 
+FIRST = next(iter(SANDBOXES))
+"""In which they run with all the other cases."""
+
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("sandbox", SANDBOXES)
+@pytest.mark.parametrize("sandbox", [name for name in SANDBOXES if name != FIRST])
 def test_every_case_about_code_has_the_right_outcome_in_every_sandbox(sandbox: str) -> None:
     try:
         open_sandbox(sandbox).close()
