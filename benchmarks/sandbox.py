@@ -31,13 +31,14 @@ def main() -> None:
     parser.add_argument("--programs", type=int, default=300)
     arguments = parser.parse_args()
     calls = small_programs(random.Random(arguments.seed), arguments.programs)
+    load = os.getloadavg()[0]
     record = {
         "command": f"python benchmarks/sandbox.py --seed {arguments.seed}",
         "programs": arguments.programs,
         "workers": os.cpu_count(),
         "sandboxes": {name: measured(name, calls) for name in SANDBOXES},
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
-        "load_before": os.getloadavg()[0],
+        "load_before": load,
         "python": sys.version.split()[0],
     }
     target = HERE / "results" / f"sandbox-seed-{arguments.seed}.json"

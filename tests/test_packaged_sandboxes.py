@@ -190,12 +190,20 @@ def test_a_guest_reports_on_its_third_stream() -> None:
     assert (reported, guest.numbers(100, 1)) == ([b"line"], [4])
 
 
-def test_one_call_moves_so_many_bytes_at_most() -> None:
+def test_one_call_reads_so_many_bytes_at_most() -> None:
+    asked: list[int] = []
+    guest = Guest()
+    guest.put(0, 20, 2**32 - 1)
+    Calls([], [], lambda size: asked.append(size) or b"x", print).fd_read(guest, 0, 0, 1, 100)
+    assert asked == [MOST]
+
+
+def test_a_report_of_any_length_is_one_piece() -> None:
     reported: list[bytes] = []
     guest = Guest(3 * MOST)
-    guest.put(0, 20, 2**32 - 1)
-    calls(reported).fd_write(guest, 2, 0, 1, 10)
-    assert [len(text) for text in reported] == [MOST]
+    guest.put(0, 20, 2 * MOST)
+    assert calls(reported).fd_write(guest, 2, 0, 1, 10) == 0
+    assert [len(text) for text in reported] == [2 * MOST]
 
 
 @pytest.mark.parametrize("descriptor", [3, 4, 100, 2**32 - 1])

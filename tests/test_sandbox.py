@@ -21,6 +21,7 @@ from verigrad.verifiers.sandbox import (
     Outcome,
     Program,
     Sandbox,
+    SandboxError,
     SandboxLimits,
     SandboxUnavailableError,
     Strength,
@@ -122,6 +123,19 @@ def test_values_come_back_as_they_are(sandbox: Sandbox) -> None:
         10**30,
         float("-inf"),
     )
+
+
+def test_a_long_value_comes_back_whole(sandbox: Sandbox) -> None:
+    assert call(sandbox, "", "list(range(60_000))", "'x' * 500_000").values == (
+        list(range(60_000)),
+        "x" * 500_000,
+    )
+
+
+def test_a_long_input_and_a_long_output_arrive(sandbox: Sandbox) -> None:
+    text = "0123456789abcde\n" * 40_000
+    outcome = run(sandbox, "import sys\nsys.stdout.write(sys.stdin.read())", text)
+    assert outcome.stdout == text.encode()
 
 
 def test_what_is_not_plain_data_comes_back_as_its_name_only(sandbox: Sandbox) -> None:
@@ -374,6 +388,14 @@ def test_a_forged_report_is_read_to_its_first_fault_and_never_trips_the_reader(
 ) -> None:
     text = b"".join(b"mark " + line + b"\n" for line in [b'{"value":1}', *lines])
     assert read_report(text, "mark").values[0] == 1
+
+
+def test_a_program_that_cannot_be_confined_is_not_run_and_not_judged() -> None:
+    sandbox = opened("namespaces")
+    with pytest.raises(SandboxError, match="broke down while a program ran in it: .*mount"):
+        call(sandbox, "x = 1", "x", file_bytes=-1)
+    assert call(sandbox, "x = 1", "x").values == (1,)
+    sandbox.close()
 
 
 def test_the_strongest_sandbox_is_one_for_hostile_programs() -> None:

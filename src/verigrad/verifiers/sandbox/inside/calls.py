@@ -15,7 +15,7 @@ BAD_DESCRIPTOR, FAULT, IO_ERROR, NOT_SUPPORTED, BROKEN_PIPE, NO_SEEK = 8, 21, 29
 """Errors of WASI."""
 
 MOST = 2**16
-"""The most bytes that one call reads or writes."""
+"""The most bytes that one call moves, but for a report."""
 
 _STREAMS = (0, 1, 2)
 _CHARACTERS = 2  # What a stream is, in the terms of WASI.
@@ -176,7 +176,8 @@ class Calls:
         if descriptor not in (1, 2):
             return BAD_DESCRIPTOR
         place, size = _first_piece(memory, pieces, count)
-        some = memory.read(place, min(size, MOST))
+        # What is reported is one line, and of one piece.
+        some = memory.read(place, min(size, MOST) if descriptor == 1 else size)
         try:
             done = os.write(1, some) if descriptor == 1 else len(some)
             if descriptor == 2:

@@ -99,7 +99,8 @@ class _Host:
         self._module = wasmtime.Module.deserialize_file(machine, compiled)
         self._store = wasmtime.Store(machine)
         self._inputs: list[IO[bytes] | io.FileIO] = []
-        self._mark, self._report = b"", -1
+        # Until there is a job, whatever the guest says is of interest to us.
+        self._mark, self._report = b"", 2
 
     def run(self, environment: dict[str, str]) -> None:
         """Start the guest, which comes to its end in the forks only."""
@@ -167,8 +168,9 @@ class _Host:
 
     def _said(self, text: bytes) -> None:
         """Pass on what the guest reports; anything else on its standard error is dropped."""
-        while text.startswith(self._mark) and (text := text[os.write(self._report, text) :]):
-            pass
+        left = text if text.startswith(self._mark) else b""
+        while left:
+            left = left[os.write(self._report, left) :]
 
 
 def _start(job: Job, report: int) -> int:
