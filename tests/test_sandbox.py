@@ -392,7 +392,7 @@ def test_a_forged_report_is_read_to_its_first_fault_and_never_trips_the_reader(
 
 def test_a_program_that_cannot_be_confined_is_not_run_and_not_judged() -> None:
     sandbox = opened("namespaces")
-    with pytest.raises(SandboxError, match="broke down while a program ran in it: .*mount"):
+    with pytest.raises(SandboxError, match=r"broke down while a program ran in it: .*mount"):
         call(sandbox, "x = 1", "x", file_bytes=-1)
     assert call(sandbox, "x = 1", "x").values == (1,)
     sandbox.close()
