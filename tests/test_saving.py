@@ -221,10 +221,10 @@ def test_a_folder_in_which_nothing_can_be_written_is_named(tmp_path, capsys):
 
 def test_a_run_folder_that_vanishes_ends_the_run(tmp_path, monkeypatch, capsys):
     class Vanishing(running.LocalEngine):
-        def generate(self, prompts, completions, sampling, draws):
+        def generate(self, prompts, completions, sampling, draws, finished=None):
             if draws.step == 50:
                 (tmp_path / "run").rename(tmp_path / "gone")
-            return super().generate(prompts, completions, sampling, draws)
+            return super().generate(prompts, completions, sampling, draws, finished)
 
     monkeypatch.setattr(running, "LocalEngine", Vanishing)
     assert main(["train", *TABLE, "--run.folder", str(tmp_path / "run")]) == 5

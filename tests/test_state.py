@@ -1,7 +1,7 @@
 """Nothing but the state of a run changes while it goes on: the rest could not be resumed."""
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
 from functools import partial
@@ -16,7 +16,7 @@ from running import TOY, write_tiny_run
 
 from verigrad.config import load_config
 from verigrad.diagnosis import Cause, Finding
-from verigrad.engines import Draws, LocalEngine
+from verigrad.engines import Draws, Finished, LocalEngine
 from verigrad.training.checkpoint import load_newest, snapshot, write_checkpoint
 from verigrad.training.contract import fixed_keys
 from verigrad.training.folder import make_folder
@@ -104,10 +104,15 @@ class Forgetful(LocalEngine):
     calls = 0
 
     def generate(
-        self, prompts: list[Prompt], completions: int, sampling: Sampling, draws: Draws
+        self,
+        prompts: Sequence[Prompt],
+        completions: int,
+        sampling: Sampling,
+        draws: Draws,
+        finished: Finished | None = None,
     ) -> list[tuple[Completion, ...]]:
         self.calls += 1
-        return super().generate(prompts, completions, sampling, draws)
+        return super().generate(prompts, completions, sampling, draws, finished)
 
 
 def test_an_engine_with_a_state_of_its_own_is_noticed(tmp_path):

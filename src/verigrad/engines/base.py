@@ -1,6 +1,6 @@
 """The seam to an engine: what samples completions, without gradients."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,13 +26,31 @@ class Draws:
         return stable_hash(self.seed, self.purpose, self.step, slot, completion)
 
 
+Finished = Callable[[int, int, Completion], object]
+"""Told of a completion as soon as it has ended: its prompt's slot, its number there, and itself."""
+
+
 class Engine(Protocol):
     """Samples completions from the policy's current weights."""
 
     def generate(
-        self, prompts: Sequence[Prompt], completions: int, sampling: Sampling, draws: Draws
+        self,
+        prompts: Sequence[Prompt],
+        completions: int,
+        sampling: Sampling,
+        draws: Draws,
+        finished: Finished | None = None,
     ) -> list[tuple[Completion, ...]]:
-        """Sample ``completions`` continuations of each prompt; one tuple per prompt, in order."""
+        """Sample ``completions`` continuations of each prompt; one tuple per prompt, in order.
+
+        Args:
+            prompts: what to continue.
+            completions: how many times each.
+            sampling: how.
+            draws: which random numbers to use.
+            finished: called once for each completion while others go on; nothing that it does
+                changes what is sampled.
+        """
         ...
 
     def sync(self, policy_version: int) -> None:

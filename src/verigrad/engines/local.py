@@ -1,13 +1,13 @@
 """Sampling in the trainer's own process, from the very weights that are trained."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from verigrad.core.logprobs import tempered, token_log_probs
 from verigrad.core.sampling import as_int64, draw_tokens, uniform
-from verigrad.engines.base import Draws
+from verigrad.engines.base import Draws, Finished
 from verigrad.errors import BadNumbersError
 from verigrad.policies.base import Policy, device_of
 from verigrad.types import Completion, Finish, Prompt, Sampling
@@ -28,11 +28,16 @@ class LocalEngine:
         self._version = policy_version
 
     def generate(
-        self, prompts: Sequence[Prompt], completions: int, sampling: Sampling, draws: Draws
+        self,
+        prompts: Sequence[Prompt],
+        completions: int,
+        sampling: Sampling,
+        draws: Draws,
+        finished: Finished | None = None,
     ) -> list[tuple[Completion, ...]]:
         """Sample; see :class:`verigrad.engines.base.Engine`."""
         chunk = max(1, ROWS_AT_ONCE // completions)
-        result: list[tuple[Completion, ...]] = []
+        found: dict[tuple[int, int], Completion] = {}
         for first in range(0, len(prompts), chunk):
             some = prompts[first : first + chunk]
             keys = [
@@ -40,17 +45,21 @@ class LocalEngine:
                 for slot in range(len(some))
                 for completion in range(completions)
             ]
-            rows = self._generate(some, completions, sampling, keys)
-            result += [
-                tuple(rows[start : start + completions])
-                for start in range(0, len(rows), completions)
-            ]
-        return result
+            for row, completion in self._generate(some, completions, sampling, keys):
+                slot, number = first + row // completions, row % completions
+                found[slot, number] = completion
+                if finished is not None:
+                    finished(slot, number, completion)
+        return [
+            tuple(found[slot, number] for number in range(completions))
+            for slot in range(len(prompts))
+        ]
 
     @torch.inference_mode()
     def _generate(
         self, prompts: Sequence[Prompt], completions: int, sampling: Sampling, keys: list[int]
-    ) -> list[Completion]:
+    ) -> Iterator[tuple[int, Completion]]:
+        """Each row's number and its completion, as soon as it has ended."""
         device = device_of(self._policy)
         live_keys = torch.tensor([as_int64(key) for key in keys], device=device)
         stops = torch.tensor(sampling.stop_token_ids, dtype=torch.int64, device=device)
@@ -59,8 +68,6 @@ class LocalEngine:
             len(keys), sampling.max_new_tokens, dtype=torch.int64, device=device
         )
         log_probs = torch.zeros(token_ids.shape, dtype=torch.float64, device=device)
-        lengths = torch.zeros_like(live)
-        stopped = torch.zeros_like(live, dtype=torch.bool)
         rows = self._policy.continuation(prompts, completions)
         for position in range(sampling.max_new_tokens):
             logits, states = rows.logits()
@@ -69,33 +76,36 @@ class LocalEngine:
             token_ids[live, position] = chosen
             chosen_log_probs = token_log_probs(logits, chosen, sampling.temperature, states)
             log_probs[live, position] = chosen_log_probs.double()
-            lengths[live] = position + 1
-            ends = torch.isin(chosen, stops)
-            stopped[live] = ends
-            kept = (~ends).nonzero().flatten()
-            if position + 1 == sampling.max_new_tokens or not len(kept):
+            stopped = torch.isin(chosen, stops)
+            is_last = position + 1 == sampling.max_new_tokens
+            ended = torch.ones_like(stopped) if is_last else stopped
+            over = live[ended]
+            yield from zip(
+                over.tolist(),
+                self._completions(
+                    token_ids[over, : position + 1], log_probs[over, : position + 1], stopped[ended]
+                ),
+                strict=True,
+            )
+            kept = (~ended).nonzero().flatten()
+            if not len(kept):
                 break
             rows.advance(kept, chosen[kept])
             live, live_keys = live[kept], live_keys[kept]
-        return self._completions(token_ids, log_probs, lengths, stopped)
 
     def _completions(
-        self, token_ids: Tensor, log_probs: Tensor, lengths: Tensor, stopped: Tensor
+        self, token_ids: Tensor, log_probs: Tensor, stopped: Tensor
     ) -> list[Completion]:
         return [
             Completion(
-                token_ids=tuple(ids[:length]),
-                log_probs=tuple(values[:length]),
+                token_ids=tuple(ids),
+                log_probs=tuple(values),
                 finish=Finish.STOPPED if stop else Finish.TRUNCATED,
                 policy_version=self._version,
-                text=self._policy.decode(ids[:length]),
+                text=self._policy.decode(ids),
             )
-            for ids, values, length, stop in zip(
-                token_ids.tolist(),
-                log_probs.tolist(),
-                lengths.tolist(),
-                stopped.tolist(),
-                strict=True,
+            for ids, values, stop in zip(
+                token_ids.tolist(), log_probs.tolist(), stopped.tolist(), strict=True
             )
         ]
 

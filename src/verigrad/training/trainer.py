@@ -24,7 +24,7 @@ from verigrad.training.saving import Saver
 from verigrad.training.schedule import learning_rate, shuffled, steer
 from verigrad.training.setup import Setup
 from verigrad.training.state import TrainerState
-from verigrad.training.step import Update, judge, measure, update
+from verigrad.training.step import Judge, Update, measure, update
 from verigrad.types import Group, Problem, Sampling
 from verigrad.verifiers.runner import InProcess, Runner
 
@@ -188,12 +188,13 @@ class Trainer:
     def _collect(
         self, problems: Sequence[Problem], completions: int, sampling: Sampling, draws: Draws
     ) -> tuple[list[Group], dict[str, float]]:
-        """Sample and verify; the seconds of each."""
+        """Sample, and verify what has ended meanwhile; the seconds of each, verifying alone."""
         prompts = [self._setup.prompt_of(problem) for problem in problems]
         started = time.perf_counter()
-        sampled = self._engine.generate(prompts, completions, sampling, draws)
+        judging = Judge(self._runner, problems)
+        sampled = self._engine.generate(prompts, completions, sampling, draws, judging.take)
         generated = time.perf_counter()
-        groups = judge(self._runner, problems, prompts, sampled)
+        groups = judging.groups(prompts, sampled)
         verified = time.perf_counter()
         times = {"generate": generated - started, "verify": verified - generated}
         calls = self._runner.take_report().times()

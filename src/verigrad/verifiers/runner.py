@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -56,8 +56,20 @@ class Report:
         }
 
 
+class Pending(Protocol):
+    """A verdict that is on its way."""
+
+    def result(self) -> Verdict:
+        """The verdict, once it is there."""
+        ...
+
+
 class Runner(Protocol):
     """Runs one verifier."""
+
+    def submit(self, completion: str, reference: Any) -> Pending:
+        """Have a completion verified, beside other work where there are workers for it."""
+        ...
 
     def verify_all(self, calls: Iterable[tuple[str, Any]]) -> list[Verdict]:
         """The verdicts on completions and their references, in the same order."""
@@ -102,12 +114,29 @@ class Records:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Later:
+    """A call that is made when its verdict is asked for."""
+
+    verify: Callable[[str, Any], Verdict]
+    completion: str
+    reference: Any
+
+    def result(self) -> Verdict:
+        """Make the call."""
+        return self.verify(self.completion, self.reference)
+
+
 class InProcess:
     """Runs a verifier in this process, one call after another, without limits."""
 
     def __init__(self, verifier: Verifier) -> None:
         self._verifier = verifier
         self._records = Records()
+
+    def submit(self, completion: str, reference: Any) -> Pending:
+        """Have a completion verified when its verdict is wanted: there is no one else to do it."""
+        return _Later(self._verify, completion, reference)
 
     def verify_all(self, calls: Iterable[tuple[str, Any]]) -> list[Verdict]:
         """The verdicts on completions and their references, in the same order."""
