@@ -38,6 +38,7 @@ def test_the_plan_of_the_table(capsys):
         "the run": "1500 steps draw 1,500 problems, each about 166.7 times, and at most 12,000 new "
         "tokens",
         "evaluation": "none",
+        "passes": "at most 2,048 tokens in each",
         "memory": "about 400 MB",
         "disk": "about 4 kB: 2 checkpoints at once and the final policy",
         "folder": "the next free runs/toy-N",
