@@ -214,7 +214,6 @@ def test_a_budget_is_halved_until_a_pass_fits_and_stays_so():
     batch = batch_of([make_group(row, ROWS) for row in range(3)], make_algorithm())
     budget = TokenBudget(MANY, watch_for(make_table(), 20), said.append)
     passes = rows_of(budget, batch)
-    # 36 tokens were too many, and so is half of them only because of the whole groups.
     assert budget.tokens == 18
     assert [len(rows) for rows in passes] == [4, 4, 4]
     assert len(said) == 1
@@ -226,6 +225,18 @@ def test_a_budget_is_halved_until_a_pass_fits_and_stays_so():
     )
     assert rows_of(budget, batch) == passes
     assert len(said) == 1
+
+
+def test_a_budget_that_is_halved_twice_before_a_pass_fits_is_said_once():
+    said: list[str] = []
+    batch = batch_of([make_group(row, ROWS) for row in range(3)], make_algorithm())
+    budget = TokenBudget(MANY, watch_for(make_table(), 6), said.append)
+    assert sorted(chain.from_iterable(rows_of(budget, batch))) == [*range(12)]
+    # 36, 18 tokens of which a pass has 12, and half of those.
+    assert budget.tokens == 6
+    assert len(said) == 1
+    assert "a pass of 36 tokens takes" in said[0]
+    assert "at most 6 tokens from here on" in said[0]
 
 
 def test_a_single_row_that_does_not_fit_ends_it_with_what_to_do():

@@ -204,7 +204,9 @@ def test_a_budget_that_memory_has_no_room_for_is_halved(policy, seen):
 
 def test_a_budget_that_is_given_is_not_halved_before_it_is_used(policy, seen):
     limit = limit_for(policy, seen, 320)
-    assert fly(policy, budget=512, run__memory_limit=limit, **LONG).token_budget == 512
+    found = fly(policy, budget=512, run__memory_limit=limit, **LONG)
+    assert found.token_budget == 512
+    assert found.words.endswith("(run.memory_limit) would be used, so they will get smaller")
 
 
 def test_no_pass_is_tried_that_would_go_beyond_the_limit(policy, seen):

@@ -109,7 +109,7 @@ class MemoryWatch:
 
     def fits(self, tokens: int) -> bool:
         """Whether a pass of so many tokens stays below the limit."""
-        needed = self.cost.bytes(tokens) + missing_gradients(self.module)
+        needed = self.needed(tokens)
         if self.used() + needed <= self.limit:
             return True
         give_back(self.device)
@@ -119,11 +119,15 @@ class MemoryWatch:
         """The bytes in use now."""
         return used(self.device) or 0
 
+    def needed(self, tokens: int) -> int:
+        """The bytes that a pass of so many tokens takes now, with the gradients it makes."""
+        return self.cost.bytes(tokens) + missing_gradients(self.module)
+
     def words(self, tokens: int) -> str:
         """Why a pass of so many tokens does not fit."""
         return (
             f"{in_words(self.used())} of memory are in use and a pass of {tokens:,} tokens takes "
-            f"about {in_words(self.cost.bytes(tokens))} more, beyond run.memory_limit "
+            f"about {in_words(self.needed(tokens))} more, beyond run.memory_limit "
             f"({in_words(self.limit)})"
         )
 
@@ -148,12 +152,13 @@ class TokenBudget:
         Args:
             tokens: the most in a pass; a longer row is a pass of its own.
             watch: looks at memory before each pass; None where nobody does.
-            say: told of each change in a sentence.
+            say: told in a sentence when the budget has got smaller and a pass fits again.
         """
         self.tokens = tokens
         self._watch = watch
         self._say = say
         self._running: tuple[int, int] | None = None
+        self._reason: str | None = None
 
     def passes(self, tokens: Tokens, rows: Sequence[int]) -> Iterator[list[int]]:
         """Which rows go together, pass by pass; the next is cut when the one before is over.
@@ -168,6 +173,7 @@ class TokenBudget:
                 if self._watch is not None and not self._watch.fits(size):
                     self._shrink(len(part), size, self._watch.words(size))
                     break
+                self._announce()
                 self._running = len(part), size
                 yield part
                 self._running = None
@@ -217,12 +223,18 @@ class TokenBudget:
                 "sampling.max_new_tokens"
             )
         self.tokens = max(1, min(self.tokens, size) // 2)
+        self._reason = self._reason or reason
         if self._watch is not None:
             give_back(self._watch.device)
-        self._say(
-            f"{reason}; passes have at most {self.tokens:,} tokens from here on, which changes "
-            "nothing but the time"
-        )
+
+    def _announce(self) -> None:
+        """Say once how small passes have become."""
+        if self._reason is not None:
+            self._say(
+                f"{self._reason}; passes have at most {self.tokens:,} tokens from here on, which "
+                "changes nothing but the time"
+            )
+            self._reason = None
 
 
 def as_budget(budget: "int | TokenBudget") -> TokenBudget:

@@ -117,10 +117,11 @@ def preflight(
 
     while budget is None and peak(wanted) > watch.limit:
         wanted = max(1, wanted // 2)
+    goes = "are used" if peak(wanted) <= watch.limit else "would be used, so they will get smaller"
     said += (
-        f" and {in_words(seen.many.bytes or 0)}; at most {wanted:,} tokens in a pass, with which "
+        f" and {in_words(seen.many.bytes or 0)}; at most {wanted:,} tokens in a pass, with which"
     )
-    said += f"about {in_words(peak(wanted))} of {in_words(watch.limit)} (run.memory_limit) are used"
+    said += f" about {in_words(peak(wanted))} of {in_words(watch.limit)} (run.memory_limit) {goes}"
     return Preflight(token_budget=wanted, watch=watch, words=said)
 
 
