@@ -72,12 +72,11 @@ def plan(config: Config) -> str:
         f"most {drawn * sampling.completions * sampling.max_new_tokens:,} new tokens",
         "evaluation": _evaluations(config, len(parts.held_out)),
         "passes": _passes(config),
-        "memory": f"about {in_words(_memory(config, size))}",
+        "memory": f"about {in_words(_memory(config, size))}{_with_passes(config)}",
+        "limit": _limit(config),
         "disk": f"about {in_words(_disk(config, size))}: {_saved(config)} and the final policy",
         "folder": run.folder or f"the next free runs/{task.name}-N",
     }
-    if config.model.name != "tabular":
-        lines["limit"] = _limit(config)
     notes = task.notes if isinstance(task, Prepared) else ()
     if notes:
         lines["data"] = "; ".join(notes)
@@ -122,8 +121,15 @@ def _passes(config: Config) -> str:
     )
 
 
+def _with_passes(config: Config) -> str:
+    chosen_later = config.run.token_budget == "auto" and config.model.name != "tabular"
+    return f", if passes have {DEFAULT:,} tokens" if chosen_later else ""
+
+
 def _limit(config: Config) -> str:
     """What memory there is for a language model."""
+    if config.model.name == "tabular":
+        return "none: the passes of a table take next to nothing"
     device, setting = device_for(config), config.run.memory_limit
     limit, there = limit_of(setting, device), available(device)
     if limit is None or there is None:
