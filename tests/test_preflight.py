@@ -235,7 +235,7 @@ def test_where_the_system_does_not_say_nothing_is_watched(monkeypatch):
     assert found.watch is None
     assert found.token_budget == 512
     assert found.words.endswith(
-        "memory is not watched, because this system does not say how much of it a process takes"
+        "; memory is not watched: this system does not say how much there is and is taken"
     )
 
 

@@ -36,6 +36,8 @@ beyond the second attention compares mostly tokens that do not belong together."
 DEFAULT = BOUNDS["cpu"][1]
 """The budget where nothing has to be measured."""
 
+UNWATCHED = "; memory is not watched: this system does not say how much there is and is taken"
+
 WARM_UP, SMALL = 1 / 16, 1 / 4
 """Sizes of the smaller passes, as shares of the large one."""
 
@@ -101,13 +103,9 @@ def preflight(
         policy.module.zero_grad(set_to_none=True)
         give_back(device)
     watch = _watch(policy, seen, limit, device)
-    said = f"preflight: a pass of {seen.many.tokens:,} tokens takes {seen.many.seconds:.2g} s"
     if watch is None:
-        said += (
-            f"; at most {wanted:,} tokens in a pass; memory is not watched, because this system "
-        )
-        said += "does not say how much of it a process takes"
-        return Preflight(token_budget=wanted, watch=None, words=said)
+        words = _words(seen, wanted) + UNWATCHED
+        return Preflight(token_budget=wanted, watch=None, words=words)
     row = group.within(1).tokens
     _check_row(watch, seen.base, row)
 
@@ -117,12 +115,23 @@ def preflight(
 
     while budget is None and peak(wanted) > watch.limit:
         wanted = max(1, wanted // 2)
-    goes = "are used" if peak(wanted) <= watch.limit else "would be used, so they will get smaller"
-    said += (
-        f" and {in_words(seen.many.bytes or 0)}; at most {wanted:,} tokens in a pass, with which"
+    words = _words(seen, wanted) + _reach(peak(wanted), watch.limit)
+    return Preflight(token_budget=wanted, watch=watch, words=words)
+
+
+def _words(seen: Seen, budget: int) -> str:
+    one, taken = seen.many, seen.many.bytes
+    memory = "" if taken is None else f" and {in_words(taken)}"
+    return (
+        f"preflight: a pass of {one.tokens:,} tokens takes {one.seconds:.2g} s{memory}; at most "
+        f"{budget:,} tokens in a pass"
     )
-    said += f" about {in_words(peak(wanted))} of {in_words(watch.limit)} (run.memory_limit) {goes}"
-    return Preflight(token_budget=wanted, watch=watch, words=said)
+
+
+def _reach(peak: int, limit: int) -> str:
+    """How far passes go."""
+    goes = "are used" if peak <= limit else "would be used, so they will get smaller"
+    return f", with which about {in_words(peak)} of {in_words(limit)} (run.memory_limit) {goes}"
 
 
 def largest_group(prompts: Sequence[Prompt], config: Config) -> Shape:
