@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +21,11 @@ from verigrad.config import Config, load_config
 from verigrad.errors import MemoryLimitError
 from verigrad.policies.base import TokenScores
 from verigrad.policies.causal_lm import CausalLM
+from verigrad.training import preflight as preflights
 from verigrad.training import setup as preparation
-from verigrad.training.memory import used
 from verigrad.training.preflight import Preflight, bounded, largest_group, preflight
 from verigrad.training.setup import prepare
-from verigrad.training.trial import Shape, try_pass
+from verigrad.training.trial import Shape, Taken, try_pass
 
 PROMPTS = prompts_of(4, 9, 6)
 
@@ -60,7 +61,7 @@ def test_a_pass_has_as_many_rows_as_the_budget_lets_in_and_one_at_least(budget, 
 def test_a_smaller_pass_has_shorter_sequences_and_as_many():
     group = largest_group(PROMPTS, config_with())
     quarter = group.scaled(0.25)
-    assert (len(quarter.prompt.token_ids), quarter.rows, quarter.length) == (3, 5, 3)
+    assert (len(quarter.prompt.token_ids), quarter.rows, quarter.length) == (2, 5, 3)
     tiniest = group.scaled(1e-6)
     assert (len(tiniest.prompt.token_ids), tiniest.length) == (1, 1)
 
@@ -155,31 +156,20 @@ def test_a_number_stays_a_number():
     assert fly(budget=77).token_budget == 77
 
 
-def wide() -> CausalLM:
-    """A policy whose passes take more than a process's memory varies by: 170 kB a token."""
-    sizes = {"hidden_size": 128, "intermediate_size": 2048, "num_hidden_layers": 4, "head_dim": 32}
-    return CausalLM(tiny_model(**sizes), tiny_tokenizer(), shares_prompts=True)
-
+WIDE = {"hidden_size": 128, "intermediate_size": 2048, "num_hidden_layers": 4, "head_dim": 32}
+"""A model whose passes take more than a process's memory varies by: 170 kB a token."""
 
 LONG = {"sampling__max_new_tokens": 100, "sampling__completions": 4}
 """Groups of 409 tokens, two in a step."""
 
 
-@pytest.fixture(scope="module")
-def policy() -> CausalLM:
-    return wide()
-
-
-@pytest.fixture(scope="module")
-def seen(policy) -> Preflight:
-    return fly(policy, **LONG)
-
-
-def test_a_larger_pass_takes_about_what_two_smaller_ones_foretell(policy, seen):
+@pytest.mark.thorough
+def test_a_larger_pass_takes_about_what_two_smaller_ones_foretell():
+    policy = CausalLM(tiny_model(**WIDE), tiny_tokenizer(), shares_prompts=True)
+    seen = fly(policy, **LONG)
     group = largest_group(PROMPTS, config_with(**LONG))
     one = try_pass(policy, preset("grpo"), 1.0, "cpu", group)
     two = try_pass(policy, preset("grpo"), 1.0, "cpu", replace(group, rows=8))
-    policy.module.zero_grad(set_to_none=True)
     assert one.bytes is not None
     assert two.bytes is not None
     assert one.bytes > 40e6
@@ -187,41 +177,63 @@ def test_a_larger_pass_takes_about_what_two_smaller_ones_foretell(policy, seen):
     assert seen.watch.cost.bytes(two.tokens) == pytest.approx(two.bytes, rel=0.5)
 
 
-def limit_for(policy: CausalLM, seen: Preflight, tokens: int) -> int:
-    """The limit under which passes of so many tokens fit, and moments and gradients beside them."""
-    assert seen.watch is not None
-    states = 3 * sum(value.nbytes for value in policy.module.parameters())
-    machine.give_back()
-    return (used("cpu") or 0) + states + seen.watch.cost.bytes(tokens)
+TOKEN = 10**11
+"""Bytes that a token is said to take, beside which what this process takes does not matter."""
 
 
-def test_a_budget_that_memory_has_no_room_for_is_halved(policy, seen):
-    found = fly(policy, run__memory_limit=limit_for(policy, seen, 320), **LONG)
-    assert seen.token_budget == 512
-    assert found.token_budget == 256
-    assert "at most 256 tokens in a pass, with which about" in found.words
+@pytest.fixture
+def tried(monkeypatch) -> list[int]:
+    """The tokens of the passes that were tried, each of which takes TOKEN bytes a token."""
+    tokens: list[int] = []
+
+    def costly(*arguments: Any) -> Taken:
+        shape = arguments[-1]
+        tokens.append(shape.tokens)
+        return Taken(tokens=shape.tokens, seconds=1.0, bytes=TOKEN * shape.tokens)
+
+    monkeypatch.setattr(preflights, "try_pass", costly)
+    return tokens
 
 
-def test_a_budget_that_is_given_is_not_halved_before_it_is_used(policy, seen):
-    limit = limit_for(policy, seen, 320)
-    found = fly(policy, budget=512, run__memory_limit=limit, **LONG)
+def limit(tokens: int) -> int:
+    """What lets passes of so many tokens through, and none of more."""
+    return TOKEN * tokens + TOKEN // 2
+
+
+def test_a_budget_that_memory_has_no_room_for_is_halved(tried):
+    assert fly(run__memory_limit=limit(818), **LONG).token_budget == 512
+    assert fly(run__memory_limit=limit(511), **LONG).token_budget == 256
+    found = fly(run__memory_limit=limit(110), **LONG)
+    assert found.token_budget == 64
+    # A row of its own is a pass of 109 tokens.
+    assert re.fullmatch(
+        r"preflight: a pass of 110 tokens takes 1 s and 11000.0 GB; at most 64 tokens in a pass, "
+        r"with which about 1090\d\.\d GB of 11050.0 GB \(run.memory_limit\) are used",
+        found.words,
+    )
+
+
+def test_a_budget_that_is_given_is_not_halved_before_it_is_used(tried):
+    found = fly(budget=512, run__memory_limit=limit(320), **LONG)
     assert found.token_budget == 512
     assert found.words.endswith("(run.memory_limit) would be used, so they will get smaller")
 
 
-def test_no_pass_is_tried_that_would_go_beyond_the_limit(policy, seen):
-    found = fly(policy, run__memory_limit=limit_for(policy, seen, 250), **LONG)
-    tokens = int(found.words.split("a pass of ")[1].split()[0])
-    assert 109 <= tokens < 409
+@pytest.mark.parametrize(("room", "largest"), [(1000, 409), (409, 409), (300, 300), (110, 110)])
+def test_no_pass_is_tried_that_would_go_beyond_the_limit(room, largest, tried):
+    fly(run__memory_limit=limit(room), **LONG)
+    assert tried[:2] == [25, 102]
+    assert largest - 4 <= max(tried) <= largest
 
 
-def test_a_completion_that_does_not_fit_is_refused_with_the_numbers(policy, seen):
-    limit = limit_for(policy, seen, 30)
+def test_a_completion_that_does_not_fit_is_refused_with_the_numbers(tried):
+    policy = tiny_policy()
     with pytest.raises(
         MemoryLimitError,
-        match=r"a single completion with its prompt may have 109 tokens, and .* MB",
+        match=r"single completion with its prompt may have 109 tokens, .* 1090\d\.\d GB of memory",
     ):
-        fly(policy, run__memory_limit=limit, **LONG)
+        fly(policy, run__memory_limit=limit(108), **LONG)
+    assert max(tried) <= 109
     assert all(value.grad is None for value in policy.module.parameters())
 
 
@@ -264,12 +276,12 @@ def small() -> Callable[[int], Small]:
 
 def test_a_device_without_room_for_the_largest_pass_is_judged_by_the_small_one(small):
     found = fly(small(20))
-    assert found.words.startswith("preflight: a pass of 18 tokens takes")
+    assert found.words.startswith("preflight: a pass of 17 tokens takes")
     assert found.watch is not None
 
 
 def test_a_device_without_room_for_a_small_pass_is_refused(small):
-    with pytest.raises(MemoryLimitError, match=r"memory ran out in a first pass of 18 tokens"):
+    with pytest.raises(MemoryLimitError, match=r"memory ran out in a first pass of 17 tokens"):
         fly(small(10))
 
 

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from math import ceil
 from threading import Event
 
 import torch
@@ -40,10 +39,10 @@ class Shape:
         return replace(self, rows=max(1, min(self.rows, rows)))
 
     def scaled(self, share: float) -> "Shape":
-        """About the share of the tokens, in as many rows."""
+        """The share of the tokens, or a little less, in as many rows; at least one of each."""
         ids = self.prompt.token_ids
-        prompt = Prompt(problem_id="", token_ids=ids[: ceil(len(ids) * share)])
-        return replace(self, prompt=prompt, length=ceil(self.length * share))
+        prompt = Prompt(problem_id="", token_ids=ids[: max(1, int(len(ids) * share))])
+        return replace(self, prompt=prompt, length=max(1, int(self.length * share)))
 
 
 @dataclass(frozen=True, kw_only=True)
