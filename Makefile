@@ -41,6 +41,7 @@ bench: $(READY)  ## every benchmark, that of learning for each of SEEDS; hours
 	$(BIN)/python -m pip install --constraint constraints.txt --editable ".[bench]"
 	set -e; for seed in $(SEEDS); do $(BIN)/python benchmarks/addition.py --seed $$seed; done
 	$(BIN)/python benchmarks/sandbox.py --seed 0
+	$(BIN)/python benchmarks/preflight.py
 	$(BIN)/python benchmarks/peer.py --seed 0
 
 exercise: $(EXERCISE)/.ready  ## grade the exercise's solution, and its empty starter

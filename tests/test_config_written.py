@@ -71,6 +71,7 @@ WRITTEN = {
     "algorithm.reference": st.none() | st.sampled_from(("start", *MODELS)),
     "run.folder": st.none() | st.text("äΩ\"'\\#= x", min_size=1).map(lambda text: f"/r/{text}x"),
     "run.device": st.sampled_from(["auto", "cpu", "cuda:1"]),
+    "run.memory_limit": st.integers(1, 2**63 - 1) | st.sampled_from(["auto", "6 GB", "0.5MiB"]),
     "sampling.completions": st.integers(2, 2**63 - 1),
     "verifier.name": st.none() | st.sampled_from(VERIFIERS),
 }

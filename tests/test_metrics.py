@@ -54,6 +54,7 @@ def metrics(
         groups,
         update,
         policy_version=9,
+        token_budget=512,
         entropy_coefficient=0.01,
         evaluation=evaluation,
         times=times,
@@ -176,8 +177,8 @@ def test_the_page_of_metrics_explains_every_key_and_no_other():
     parts = Verdict(status=Status.SCORED, reward=1.0, components={"NAME": 1.0})
     rollout = replace(GROUPS[0].rollouts[0], verdict=parts)
     found = step_metrics(
-        1, [replace(GROUPS[0], rollouts=(rollout,))], None, policy_version=0, evaluation=None,
-        parts=["NAME"], times={},
+        1, [replace(GROUPS[0], rollouts=(rollout,))], None, policy_version=0, token_budget=512,
+        evaluation=None, parts=["NAME"], times={},
     )  # fmt: skip
     assert sorted(documented()) == sorted(key for key in found if key != "step")
 
@@ -207,7 +208,7 @@ def test_each_task_of_a_mixture_has_its_own_rewards_and_accuracy():
         for group, name in zip(GROUPS[:2], ("easy", "hard"), strict=True)
     ]
     found = step_metrics(
-        1, groups, None, policy_version=0, evaluation=None, evaluated=groups[:1],
+        1, groups, None, policy_version=0, token_budget=512, evaluation=None, evaluated=groups[:1],
         parts=("easy", "hard", "rare"), times={},
     )  # fmt: skip
     assert area(found, "reward/task") == pytest.approx(

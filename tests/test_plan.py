@@ -38,7 +38,9 @@ def test_the_plan_of_the_table(capsys):
         "the run": "1500 steps draw 1,500 problems, each about 166.7 times, and at most 12,000 new "
         "tokens",
         "evaluation": "none",
+        "passes": "at most 2,048 tokens in each",
         "memory": "about 400 MB",
+        "limit": "none: the passes of a table take next to nothing",
         "disk": "about 4 kB: 2 checkpoints at once and the final policy",
         "folder": "the next free runs/toy-N",
     }
@@ -65,6 +67,22 @@ def test_memory_is_libraries_states_one_pass_and_the_logits_of_a_moment(config, 
     total = 400_000_000 + states + activations + logits
     found = planned(capsys, config, "--run.token-budget", 1_000_000)
     assert found["memory"] == f"about {total / 1e9:.1f} GB" == "about 5.7 GB"
+
+
+def test_the_budget_and_the_limit_are_planned_as_far_as_they_are_known(config, capsys):
+    found = planned(capsys, config)
+    assert found["passes"] == (
+        "at most 512 to 2,048 tokens in each, by the largest group, or fewer where memory has no "
+        "room; a preflight before the first step decides"
+    )
+    assert found["memory"].endswith(", if passes have 2,048 tokens")
+    assert found["limit"].endswith("of what is here); passes get smaller before it is reached")
+    keys = ["--run.token-budget", 700, "--run.memory-limit", "6 GB"]
+    found = planned(capsys, config, *keys)
+    assert found["passes"] == "at most 700 tokens in each"
+    assert found["limit"] == (
+        "6.0 GB of memory (run.memory_limit); passes get smaller before it is reached"
+    )
 
 
 def test_disk_is_every_checkpoint_one_more_and_the_final_policy(config, capsys):

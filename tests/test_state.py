@@ -149,7 +149,7 @@ def test_all_of_a_state_comes_back_from_its_checkpoint(config, tmp_path):
     state, run = new_state(setup), make_folder(str(tmp_path / "run"), "run")
     state.record(Finding(cause=Cause.FAILURES, step=0, number=0.5, message="half of them"))
     Trainer(setup, state, LocalEngine(setup.policy), run, Progress(12, quiet=True)).run()
-    state.bad_updates = 2
+    state.bad_updates, state.token_budget = 2, 7
     write_checkpoint(
         run.root / "again", snapshot(state, fixed_keys(setup.config)), keep=1, best=False
     )

@@ -30,6 +30,10 @@ class TaskError(UserError):
     """A task cannot be loaded, or one of its problems is not usable."""
 
 
+class MemoryLimitError(UserError):
+    """A single completion does not fit into the memory that a run may take."""
+
+
 class RunFolderError(UserError):
     """A run folder is taken, missing, or does not hold what a resume needs."""
 

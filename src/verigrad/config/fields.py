@@ -1,5 +1,6 @@
 """What the fields of the configuration may hold, and the check that every section makes."""
 
+import re
 from dataclasses import fields
 from functools import cache
 from typing import Annotated, Any, get_type_hints
@@ -19,9 +20,24 @@ LineText = Annotated[
         "text in quotes, not empty and without control characters",
     ),
 ]
+UNITS = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+SizeText = Annotated[
+    str,
+    Matching(
+        rf"auto|(?=.*[1-9])\d+(\.\d+)? ?({'|'.join(UNITS)})",
+        'a size such as "6 GB" or "512 MiB", or "auto"',
+    ),
+]
 DeviceText = Annotated[
     str, Matching(r"auto|cpu|mps|cuda(:\d+)?", '"auto", "cpu", "cuda" or "cuda:1"')
 ]
+
+
+def in_bytes(size: str) -> int:
+    """The bytes of a size such as ``6 GB``, which :data:`SizeText` accepts."""
+    number, unit = re.fullmatch(r"([\d.]+) ?([A-Za-z]+)", size).groups()  # type: ignore[union-attr]
+    return int(float(number) * UNITS[unit])
 
 
 class Section:

@@ -19,6 +19,7 @@ from verigrad.config.fields import (
     PositiveFloat,
     PositiveInt,
     Section,
+    SizeText,
 )
 from verigrad.errors import ConfigError
 
@@ -118,8 +119,14 @@ class RunConfig(Section):
     threads: Annotated[int, Range(low=1, high=MOST_THREADS)] | Literal["auto"] = "auto"
     """CPU threads; "auto" measures and takes the fastest."""
 
-    token_budget: PositiveInt = 2048
-    """Most tokens in one forward-backward pass; a longer row is a pass of its own."""
+    token_budget: PositiveInt | Literal["auto"] = "auto"
+    """Most tokens in one forward-backward pass; a longer row is a pass of its own. "auto" takes the
+    largest group, within bounds, or less where memory has no room for it."""
+
+    memory_limit: PositiveInt | SizeText = "auto"
+    """Memory that a language model's run may take where the model lives: bytes, or "6 GB"; "auto"
+    is 80 % of what the machine, the container or the GPU has. Passes get smaller before it is
+    reached."""
 
 
 @dataclass(frozen=True, kw_only=True)

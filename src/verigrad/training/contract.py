@@ -27,7 +27,7 @@ from verigrad.tasks import EndlessTask, FiniteTask, Mixture, Prepared, Task
 from verigrad.training.checks import SOME
 from verigrad.types import Problem
 
-MAY_CHANGE = ("run.steps", "evaluation", "checkpoint")
+MAY_CHANGE = ("run.steps", "run.memory_limit", "evaluation", "checkpoint")
 """Keys and sections that a resume may change; ``run.steps`` only upwards."""
 
 PACKAGES = ("verigrad", "torch", "transformers", "tokenizers", "safetensors")
@@ -66,7 +66,8 @@ def changed(path: Path, changes: Sequence[tuple[str, str]]) -> Config:
         if not may_change(key):
             raise ConfigError(
                 f"{key} may not change in a resume, which goes on with the same run; only "
-                "run.steps (upwards) and the keys of evaluation and checkpoint may"
+                "run.steps (upwards), run.memory_limit and the keys of evaluation and checkpoint "
+                "may"
             )
     if after.run.steps < before.run.steps:
         raise ConfigError(

@@ -61,7 +61,9 @@ def check_determinism(config: Config, steps: int) -> Comparison:
     with tempfile.TemporaryDirectory(prefix="verigrad-determinism-") as scratch:
         first = _run(config, steps, Path(scratch) / "first")
         decisions = first.read_decisions()
-        same = replace(config, run=replace(config.run, threads=decisions.threads))
+        threads, budget = decisions.threads, decisions.token_budget
+        run = replace(config.run, threads=threads, token_budget=budget)
+        same = replace(config, run=run)
         second = _run(same, steps, Path(scratch) / "second")
         difference = first_difference(first, second)
         described = (

@@ -13,6 +13,7 @@ from pathlib import Path
 from verigrad.diagnosis import Metrics
 from verigrad.errors import BadNumbersError
 from verigrad.evaluation import Evaluation, summarise
+from verigrad.machine import resident
 from verigrad.tasks.mixture import TASK
 from verigrad.training.records import read_lines
 from verigrad.training.step import Update
@@ -33,6 +34,7 @@ def step_metrics(
     skipped: int = 0,
     policy_version: int,
     entropy_coefficient: float | None = None,
+    token_budget: int,
     evaluation: Evaluation | None,
     evaluated: Sequence[Group] = (),
     parts: Sequence[str] = (),
@@ -47,6 +49,7 @@ def step_metrics(
         skipped: updates that were not made because they were not finite.
         policy_version: optimiser updates so far, this step's included.
         entropy_coefficient: weight of the entropy bonus in this step; None without one.
+        token_budget: most tokens in one pass, after this step.
         evaluation: on held-out problems after this step, if there was one.
         evaluated: the groups of that evaluation.
         parts: the names of the tasks of a mixture.
@@ -65,6 +68,8 @@ def step_metrics(
         **_evaluation_metrics(evaluation),
         **_time_metrics(groups, times),
         "memory/peak": peak_memory(),
+        "memory/resident": resident(),
+        "memory/token_budget": token_budget,
     }
 
 

@@ -19,7 +19,10 @@ from verigrad.policies.models import count_parameters, load_model_config
 from verigrad.tasks import Prepared, Split, Task, task_of
 from verigrad.training.checks import checked_algorithm
 from verigrad.training.folder import check_free
+from verigrad.training.memory import SHARE, available, in_words, limit_of
+from verigrad.training.preflight import BOUNDS, DEFAULT
 from verigrad.training.problems import checked_split, describe_split, finite
+from verigrad.training.setup import device_for
 
 FLOAT = 4
 VECTORS_PER_LAYER = 20
@@ -68,8 +71,10 @@ def plan(config: Config) -> str:
         "the run": f"{run.steps} steps draw {drawn:,} problems{_how_often(drawn, parts)}, and at "
         f"most {drawn * sampling.completions * sampling.max_new_tokens:,} new tokens",
         "evaluation": _evaluations(config, len(parts.held_out)),
-        "memory": f"about {_bytes(_memory(config, size))}",
-        "disk": f"about {_bytes(_disk(config, size))}: {_saved(config)} and the final policy",
+        "passes": _passes(config),
+        "memory": f"about {in_words(_memory(config, size))}{_with_passes(config)}",
+        "limit": _limit(config),
+        "disk": f"about {in_words(_disk(config, size))}: {_saved(config)} and the final policy",
         "folder": run.folder or f"the next free runs/{task.name}-N",
     }
     notes = task.notes if isinstance(task, Prepared) else ()
@@ -102,10 +107,41 @@ def _saved(config: Config) -> str:
     return f"{kept} checkpoint{'s' if kept > 1 else ''} at once"
 
 
+def _passes(config: Config) -> str:
+    """The token budget, as far as it is known before the preflight."""
+    budget = config.run.token_budget
+    if budget != "auto":
+        return f"at most {budget:,} tokens in each"
+    if config.model.name == "tabular":
+        return f"at most {DEFAULT:,} tokens in each"
+    low, high = BOUNDS["cuda" if device_for(config).startswith("cuda") else "cpu"]
+    return (
+        f"at most {low:,} to {high:,} tokens in each, by the largest group, or fewer where memory "
+        "has no room; a preflight before the first step decides"
+    )
+
+
+def _with_passes(config: Config) -> str:
+    chosen_later = config.run.token_budget == "auto" and config.model.name != "tabular"
+    return f", if passes have {DEFAULT:,} tokens" if chosen_later else ""
+
+
+def _limit(config: Config) -> str:
+    """What memory there is for a language model."""
+    if config.model.name == "tabular":
+        return "none: the passes of a table take next to nothing"
+    device, setting = device_for(config), config.run.memory_limit
+    limit, there = limit_of(setting, device), available(device)
+    if limit is None or there is None:
+        return "none: this system does not say how much memory a process takes"
+    why = f"{SHARE:.0%} of what is here" if setting == "auto" else "run.memory_limit"
+    return f"{in_words(limit)} of memory ({why}); passes get smaller before it is reached"
+
+
 def _memory(config: Config, size: Size) -> int:
     referred = config.algorithm.kl not in (None, "off")
     states = (5 if referred else 4) * FLOAT * size.parameters
-    tokens = config.run.token_budget
+    tokens = DEFAULT if config.run.token_budget == "auto" else config.run.token_budget
     activations = tokens * size.layers * size.hidden * VECTORS_PER_LAYER * FLOAT
     rows = config.sampling.problems * config.sampling.completions
     trained = LOGIT_TABLES * FLOAT * min(LOGITS_AT_ONCE, tokens * size.vocabulary)
@@ -133,11 +169,3 @@ def _size(config: Config, task: Task) -> Size:
         hidden=text.hidden_size,
         vocabulary=text.vocab_size,
     )
-
-
-def _bytes(count: float) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"

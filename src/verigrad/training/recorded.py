@@ -40,6 +40,9 @@ class Recorded:
     policy_version: int
     """Updates made before it."""
 
+    token_budget: int
+    """Most tokens in one of its passes."""
+
     entropy_coefficient: float
     bad: BadUpdate
     batch: Batch
@@ -80,6 +83,7 @@ def record_bad_update(
         "step": state.step + 1,
         "update": number,
         "policy_version": state.policy_version,
+        "token_budget": state.token_budget,
         "entropy_coefficient": state.entropy_coefficient,
         # As text: JSON has no NaN.
         "loss": str(bad.loss),
@@ -114,6 +118,7 @@ def load_recorded(path: Path) -> Recorded:
             step=int(description["step"]),
             number=int(description["update"]),
             policy_version=int(description["policy_version"]),
+            token_budget=int(description["token_budget"]),
             entropy_coefficient=float(description["entropy_coefficient"]),
             bad=BadUpdate(
                 loss=float(description["loss"]),

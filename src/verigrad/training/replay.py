@@ -116,7 +116,7 @@ def _again(recorded: Recorded, setup: Setup) -> Replay:
         batch,
         setup.algorithm,
         temperature=temperature,
-        token_budget=setup.decisions.token_budget,
+        token_budget=recorded.token_budget,
         entropy_coefficient=recorded.entropy_coefficient,
     )
     if done is None:

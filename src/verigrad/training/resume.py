@@ -128,6 +128,10 @@ def _announce_resume(
             "one before it are made again"
         )
     progress.note(f"resuming {run.root} after step {state.step}")
+    if setup.preflight:
+        progress.note(setup.preflight.words)
+    if state.token_budget < setup.decisions.token_budget:
+        progress.note(f"memory ran short before: passes have at most {state.token_budget:,} tokens")
     if reasons:
         progress.alert(f"the resume is not exact: {'; '.join(reasons)}")
     if state.step == setup.config.run.steps:

@@ -99,6 +99,7 @@ def new_state(setup: Setup) -> TrainerState:
         optimizer=optimizer,
         reference=setup.reference if resets else None,
         entropy_coefficient=bonus.coefficient if bonus else 0.0,
+        token_budget=setup.decisions.token_budget,
     )
 
 
@@ -157,6 +158,8 @@ def _announce(
         f"{config.sampling.completions} completions; {describe_split(setup.split)}; "
         f"{setup.reasons['threads']}"
     )
+    if setup.preflight:
+        progress.note(setup.preflight.words)
     of_task = setup.task.notes if isinstance(setup.task, Prepared) else ()
     of_algorithm = (f"note: {note}" for note in setup.algorithm.notes)
     for note in (draws(config, setup.split), *of_task, *of_algorithm):

@@ -8,6 +8,7 @@ from verigrad.config import Config
 from verigrad.errors import StorageError
 from verigrad.training.checkpoint import Snapshot, snapshot, write_checkpoint
 from verigrad.training.contract import fixed_keys
+from verigrad.training.memory import MemoryWatch
 from verigrad.training.progress import Progress
 from verigrad.training.state import TrainerState
 
@@ -28,6 +29,7 @@ class Saver:
         config: Config,
         progress: Progress,
         sync: Callable[[], None],
+        watch: MemoryWatch | None = None,
     ) -> None:
         """Prepare to write to a folder.
 
@@ -36,12 +38,14 @@ class Saver:
             config: the run's; says how many to keep, and each checkpoint names its fixed keys.
             progress: told of a checkpoint that cannot be written.
             sync: puts the lines that lead to a checkpoint on the disk, before it is there.
+            watch: knows how much memory the run may take, where somebody does.
         """
         self._root = root
         self._config = config.checkpoint
         self._configuration = fixed_keys(config)
         self._progress = progress
         self._sync = sync
+        self._watch = watch
         self._pending: Future[Path] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
 
@@ -53,7 +57,7 @@ class Saver:
         """
         self._settle()
         taken = snapshot(state, self._configuration)
-        free = free_memory()
+        free = self._free()
         room = free is not None and taken.bytes <= SHARE_OF_FREE_MEMORY * free
         self._pending = self._thread.submit(self._write, taken.copied() if room else taken)
         if not room:
@@ -81,6 +85,13 @@ class Saver:
     def close(self) -> None:
         """Wait for what is being written."""
         self._thread.shutdown()
+
+    def _free(self) -> int | None:
+        """Bytes that a copy could take, within the limit of the run."""
+        free, watch = free_memory(), self._watch
+        if free is None or watch is None or watch.device != "cpu":
+            return free
+        return min(free, watch.limit - watch.used())
 
     def _write(self, taken: Snapshot) -> Path:
         self._sync()

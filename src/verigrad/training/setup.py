@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -24,6 +24,7 @@ from verigrad.training.checks import (
     checked_algorithm,
 )
 from verigrad.training.decisions import Decisions, choose_device, choose_threads
+from verigrad.training.preflight import DEFAULT, Preflight, preflight
 from verigrad.training.problems import checked_split, finite, render_prompts
 from verigrad.types import Problem, Prompt, Sampling
 
@@ -52,6 +53,9 @@ class Setup:
 
     reasons: dict[str, str]
     """Why, by the name of the decision; empty where a resume took them over."""
+
+    preflight: Preflight | None
+    """What a pass takes; None for a table, whose passes take next to nothing."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -115,18 +119,27 @@ def prepare(config: Config, task: Task | None = None, decided: Decisions | None 
         max_new_tokens=config.sampling.max_new_tokens,
         stop_token_ids=policy.stop_token_ids,
     )
+    reference = _reference(config, task, policy, algorithm, device)
     decisions, reasons = _decide(config, policy, list(prompts.values()), device, decided)
+    flight = None
+    if isinstance(policy, CausalLM):
+        chooses = decided is None and config.run.token_budget == "auto"
+        budget = None if chooses else decisions.token_budget
+        flight = preflight(policy, algorithm, list(prompts.values()), config, device, budget)
+        decisions = replace(decisions, token_budget=flight.token_budget)
+        reasons = reasons and reasons | {"token_budget": flight.words}
     return Setup(
         config=config,
         task=task,
         split=parts,
         policy=policy,
         algorithm=algorithm,
-        reference=_reference(config, task, policy, algorithm, device),
+        reference=reference,
         prompts=prompts,
         sampling=sampling,
         decisions=decisions,
         reasons=reasons,
+        preflight=flight,
     )
 
 
@@ -229,15 +242,16 @@ def _decide(
         torch.set_num_threads(decided.threads)
         return decided, {}
     threads, why = _threads(config, policy, prompts)
+    budget = DEFAULT if config.run.token_budget == "auto" else config.run.token_budget
     decisions = Decisions(
         threads=threads,
-        token_budget=config.run.token_budget,
+        token_budget=budget,
         shares_prompts=shares,
         device=device,
     )
     reasons = {
         "threads": why,
-        "token_budget": "run.token_budget",
+        "token_budget": f"run.token_budget = {config.run.token_budget}",
         "shares_prompts": "exact for this model" if shares else "not exact for this model",
         "device": f'run.device = "{config.run.device}"',
     }

@@ -29,6 +29,9 @@ class TrainerState:
     entropy_coefficient: float = 0.0
     """Weight of the entropy bonus, where it is steered towards a target."""
 
+    token_budget: int
+    """Most tokens in one pass; smaller than decided once memory has run short."""
+
     step: int = 0
     """Finished steps."""
 
@@ -91,6 +94,7 @@ class TrainerState:
         """The rest, as JSON."""
         return {
             "step": self.step,
+            "token_budget": self.token_budget,
             "policy_version": self.policy_version,
             "bad_updates": self.bad_updates,
             "entropy_coefficient": self.entropy_coefficient,
@@ -120,6 +124,7 @@ class TrainerState:
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
         self.step = plain["step"]
+        self.token_budget = plain["token_budget"]
         self.policy_version = plain["policy_version"]
         self.bad_updates = plain["bad_updates"]
         self.entropy_coefficient = plain["entropy_coefficient"]

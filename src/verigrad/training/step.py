@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from verigrad.algorithms import Algorithm
-from verigrad.batch import Batch, LossOutput, Measured, Tokens, cut, passes_of, select_rows
+from verigrad.batch import Batch, LossOutput, Measured, Tokens, select_rows
 from verigrad.core.corrections import off_policy_mask
 from verigrad.core.kl import k3
 from verigrad.policies.base import Policy, TokenScores
 from verigrad.training.bad_updates import BadUpdate, likely_cause, whole_norm
+from verigrad.training.memory import TokenBudget, as_budget
 from verigrad.types import Completion, Group, Problem, Prompt, Rollout
 from verigrad.verifiers.runner import Pending, Runner
 
@@ -210,7 +211,7 @@ def measure(
     tokens: Tokens,
     *,
     temperature: float,
-    token_budget: int,
+    token_budget: int | TokenBudget,
 ) -> Measured:
     """Score a step's tokens before the first update on them, in passes, without gradient.
 
@@ -224,7 +225,7 @@ def measure(
     shape = tokens.mask.shape
     old, entropy, other = (torch.zeros_like(tokens.sampling_log_probs) for _ in range(3))
     rows = range(shape[0])
-    for part in passes_of(tokens, rows, token_budget):
+    for part in as_budget(token_budget).passes(tokens, rows):
         some = select_rows(tokens, part)
         width = some.mask.shape[1]
         with torch.no_grad():
@@ -247,7 +248,7 @@ def accumulate(
     algorithm: Algorithm,
     *,
     temperature: float,
-    token_budget: int,
+    token_budget: int | TokenBudget,
     entropy_coefficient: float = 0.0,
 ) -> tuple[LossOutput, list[Batch]] | None:
     """Add the batch's gradient to the parameters', pass by pass; None when nothing trains.
@@ -257,15 +258,22 @@ def accumulate(
     if entropy_coefficient == 0:
         # A bonus whose weight has been steered to 0 trains nothing.
         batch = replace(batch, entropy_weights=None)
-    passes = list(cut(batch, token_budget))
+    passes: list[Batch] = []
     total: LossOutput | None = None
-    for part in passes:
+    for rows in as_budget(token_budget).passes(batch, _that_train(batch)):
+        part = select_rows(batch, rows)
+        passes.append(part)
         output = loss_of(policy, part, algorithm, temperature, entropy_coefficient)
         output.loss.backward()
         # Without the graph behind it, so that a pass frees its memory.
         output = replace(output, loss=output.loss.detach())
         total = output if total is None else total + output
     return None if total is None else (total, passes)
+
+
+def _that_train(batch: Batch) -> list[int]:
+    rows: list[int] = batch.row_trains().nonzero().flatten().tolist()
+    return rows
 
 
 def update(
@@ -276,7 +284,7 @@ def update(
     *,
     temperature: float,
     clip_norm: float,
-    token_budget: int,
+    token_budget: int | TokenBudget,
     entropy_coefficient: float = 0.0,
 ) -> Update | BadUpdate | None:
     """Update the policy once from a batch.

@@ -1,11 +1,10 @@
 """The loop: draw problems, sample, verify, update, record, save."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from verigrad.batch import Batch, Measured, Tokens, make_batch
-from verigrad.diagnosis import Finding, findings, remade_differently
 from verigrad.engines import Draws, Engine
 from verigrad.errors import StorageError, VerigradError
 from verigrad.evaluation import summarise
@@ -13,13 +12,13 @@ from verigrad.hashing import Purpose
 from verigrad.tasks import problem_at
 from verigrad.training.bad_updates import BadUpdate, stop_after
 from verigrad.training.checks import check_failures
-from verigrad.training.disk import write_json
 from verigrad.training.folder import RunFolder
 from verigrad.training.interrupt import Interrupt
+from verigrad.training.journal import Journal
+from verigrad.training.memory import Result, TokenBudget
 from verigrad.training.metrics import step_metrics
 from verigrad.training.progress import Progress
 from verigrad.training.recorded import record_bad_update
-from verigrad.training.records import JsonLines, digests, rollout_records
 from verigrad.training.saving import Saver
 from verigrad.training.schedule import learning_rate, shuffled, steer
 from verigrad.training.setup import Setup
@@ -62,11 +61,10 @@ class Trainer:
         self._engine = engine
         self._folder = folder
         self._progress = progress
-        # A run that resumes at step 0 evaluates the untrained policy again.
-        done = state.step or -1
-        self._metrics = JsonLines(folder.metrics, digests(folder.metrics, done))
-        self._rollouts = JsonLines(folder.rollouts, digests(folder.rollouts, done))
-        self._saver = Saver(folder.checkpoints, setup.config, progress, self._sync)
+        self._journal = Journal(folder, state, progress)
+        self._watch = watch = setup.preflight.watch if setup.preflight else None
+        sync = self._journal.sync
+        self._saver = Saver(folder.checkpoints, setup.config, progress, sync, watch)
 
     def run(self) -> Outcome:
         """Make the remaining steps, or as many as a signal leaves time for.
@@ -96,8 +94,7 @@ class Trainer:
             raise
         finally:
             self._saver.close()
-            self._metrics.close()
-            self._rollouts.close()
+            self._journal.close()
         return Outcome(finished=state.step == steps, exit_code=interrupt.exit_code)
 
     def _loop(self, interrupt: Interrupt) -> None:
@@ -121,12 +118,13 @@ class Trainer:
         if evaluation is None:
             return
         times = {"evaluate": seconds, "step": time.perf_counter() - started}
-        self._metrics.write(
+        self._journal.metrics(
             step_metrics(
                 0,
                 [],
                 None,
                 policy_version=0,
+                token_budget=self._state.token_budget,
                 evaluation=evaluation,
                 evaluated=evaluated,
                 parts=self._setup.parts,
@@ -134,7 +132,7 @@ class Trainer:
             )
         )
         self._progress.note(f"held-out accuracy before training: {evaluation.accuracy:.2f}")
-        self._compare_remade(step=0)
+        self._journal.compare_remade(step=0)
 
     def _step(self) -> None:
         """Make one step, all of it, and record it."""
@@ -167,19 +165,20 @@ class Trainer:
             skipped=len(bad),
             policy_version=state.policy_version,
             entropy_coefficient=coefficient,
+            token_budget=state.token_budget,
             evaluation=summarise(evaluated),
             evaluated=evaluated,
             parts=self._setup.parts,
             times=times,
         )
-        self._rollouts.write_all(rollout_records(groups, step=step, purpose=Purpose.TRAIN))
-        self._metrics.write(metrics)
+        self._journal.rollouts(groups, step, Purpose.TRAIN)
+        self._journal.metrics(metrics)
         state.finish_step(metrics)
         self._progress.step(metrics)
-        self._diagnose()
+        self._journal.diagnose()
         state.updating = False
         if times["step"] >= WORTH_A_SYNC:
-            self._sync()
+            self._journal.sync()
         self._saver.check()
         stop_after(bad, state.bad_updates, config.optimizer.max_bad_updates, step)
         if config.checkpoint.every > 0 and step % config.checkpoint.every == 0:
@@ -236,12 +235,15 @@ class Trainer:
         return done, bad
 
     def _measure(self, tokens: Tokens) -> Measured:
-        return measure(
-            self._setup.policy,
-            self._setup.reference,
-            tokens,
-            temperature=self._setup.config.sampling.temperature,
-            token_budget=self._setup.decisions.token_budget,
+        setup = self._setup
+        return self._within_memory(
+            lambda budget: measure(
+                setup.policy,
+                setup.reference,
+                tokens,
+                temperature=setup.config.sampling.temperature,
+                token_budget=budget,
+            )
         )
 
     def _record_bad(self, batch: Batch, bad: BadUpdate, number: int) -> None:
@@ -254,16 +256,27 @@ class Trainer:
     def _update_once(self, batch: Batch) -> Update | BadUpdate | None:
         config = self._setup.config
         clip = config.optimizer.clip_norm
-        return update(
-            self._setup.policy,
-            batch,
-            self._setup.algorithm,
-            self._state.optimizer,
-            temperature=config.sampling.temperature,
-            clip_norm=float("inf") if clip == "off" else clip,
-            token_budget=self._setup.decisions.token_budget,
-            entropy_coefficient=self._state.entropy_coefficient,
+        return self._within_memory(
+            lambda budget: update(
+                self._setup.policy,
+                batch,
+                self._setup.algorithm,
+                self._state.optimizer,
+                temperature=config.sampling.temperature,
+                clip_norm=float("inf") if clip == "off" else clip,
+                token_budget=budget,
+                entropy_coefficient=self._state.entropy_coefficient,
+            )
         )
+
+    def _within_memory(self, work: Callable[[TokenBudget], Result]) -> Result:
+        """Do work made of passes, whose budget stays as small as it had to become."""
+        state = self._state
+        budget = TokenBudget(state.token_budget, self._watch, self._progress.alert)
+        try:
+            return budget.run(lambda: work(budget))
+        finally:
+            state.token_budget = budget.tokens
 
     def _evaluate(self, step: int) -> tuple[list[Group], float]:
         """Greedy completions of the held-out problems, and the seconds they took."""
@@ -273,41 +286,15 @@ class Trainer:
         started = time.perf_counter()
         draws = Draws(seed=self._setup.config.run.seed, purpose=Purpose.EVALUATE, step=step)
         groups, _ = self._collect(problems, 1, self._setup.greedy, draws)
-        self._rollouts.write_all(rollout_records(groups, step=step, purpose=Purpose.EVALUATE))
+        self._journal.rollouts(groups, step, Purpose.EVALUATE)
         return groups, time.perf_counter() - started
-
-    def _diagnose(self) -> None:
-        """Record what is found, and say it once per cause."""
-        for finding in findings(self._state.recent):
-            self._record(finding)
-        self._compare_remade(self._state.step)
-
-    def _compare_remade(self, step: int) -> None:
-        """Find fault with lines that a resume has made again and that are not as they were."""
-        made = [*self._metrics.take_remade(), *self._rollouts.take_remade()]
-        others = [record for record, same in made if not same]
-        if others:
-            self._record(remade_differently(step, others, len(made)))
-
-    def _record(self, finding: Finding) -> None:
-        if self._state.record(finding):
-            self._progress.warn(finding)
-            self._write_findings()
-
-    def _write_findings(self) -> None:
-        # A resume makes them again from the state, so nothing waits for the disk.
-        write_json(self._folder.findings, [*self._state.findings.values()], flushed=False)
-
-    def _sync(self) -> None:
-        self._metrics.sync()
-        self._rollouts.sync()
 
     def _checkpoint(self) -> None:
         """Save on the way, while training goes on."""
-        self._write_findings()
+        self._journal.write_findings()
         self._saver.start(self._state)
 
     def _finish(self) -> None:
         """Save for good, and wait for it."""
-        self._write_findings()
+        self._journal.write_findings()
         self._saver.finish(self._state)
