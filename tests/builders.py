@@ -4,7 +4,7 @@ Problems are p0, p1, ...; problem ``p<row>`` is row ``row`` of the table, which 
 token of its prompt.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from itertools import product
@@ -15,11 +15,12 @@ from torch import Tensor
 
 from verigrad.algorithms import PRESETS, Algorithm, algorithm_from
 from verigrad.algorithms.rules import PASS_AT_K, refuse_wrong
-from verigrad.batch import Batch, make_batch
+from verigrad.batch import Batch, make_batch, select_rows
 from verigrad.config import AlgorithmConfig
 from verigrad.config.algorithm import ADVANTAGES, AGGREGATIONS, LOSSES
 from verigrad.errors import ConfigError
 from verigrad.policies.tabular import TabularPolicy
+from verigrad.training.memory import TokenBudget
 from verigrad.training.step import accumulate
 from verigrad.types import Completion, Finish, Group, Problem, Prompt, Rollout, Verdict
 
@@ -150,6 +151,13 @@ def gradient_of(
         entropy_coefficient=entropy_coefficient,
     )
     return torch.zeros_like(policy.table) if policy.table.grad is None else policy.table.grad
+
+
+def cut(batch: Batch, token_budget: int) -> Iterator[Batch]:
+    """The passes of an update: whole rows that train, as ``accumulate`` goes through them."""
+    rows = batch.row_trains().nonzero().flatten().tolist()
+    for part in TokenBudget(token_budget).passes(batch, rows):
+        yield select_rows(batch, part)
 
 
 def assert_same_gradient(actual: Tensor, expected: Tensor, of: object = "") -> None:

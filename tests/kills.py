@@ -16,7 +16,7 @@ import torch
 from running import TOY, assert_same_run, command, processes, write_tiny_run
 
 from verigrad.engines import local
-from verigrad.training import checkpoint, records, step, trainer
+from verigrad.training import checkpoint, judging, records, step, trainer
 
 
 class Moment(NamedTuple):
@@ -29,7 +29,7 @@ class Moment(NamedTuple):
 
 MOMENTS = {
     "while generating": Moment(local, "_choose"),
-    "after verifying": Moment(trainer, "judge", "after"),
+    "after verifying": Moment(judging.Judge, "groups", "after"),
     "between passes of an update": Moment(step, "loss_of"),
     "before the optimiser steps": Moment(torch.optim.AdamW, "step"),
     "after the optimiser has stepped": Moment(torch.optim.AdamW, "step", "after"),

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from builders import batch_of, make_algorithm, make_completion, make_group
+from builders import batch_of, cut, make_algorithm, make_completion, make_group
 from golden import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verigrad.batch import Batch, LossOutput, cut, make_batch, select_rows
+from verigrad.batch import Batch, LossOutput, make_batch, select_rows
 from verigrad.errors import BadNumbersError
 from verigrad.types import Finish, Group, Prompt, Rollout, Verdict
 

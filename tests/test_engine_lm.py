@@ -26,7 +26,8 @@ from verigrad.engines.local import ROWS_AT_ONCE
 from verigrad.hashing import Purpose
 from verigrad.policies.causal_lm import CausalLM
 from verigrad.policies.models import load_model
-from verigrad.training.step import judge, update
+from verigrad.training.judging import judge
+from verigrad.training.step import update
 from verigrad.types import Finish, Problem, Prompt, Sampling
 from verigrad.verifiers.runner import InProcess
 

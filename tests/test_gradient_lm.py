@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 import torch
+from builders import cut
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ragged import (
@@ -23,7 +24,7 @@ from tiny import exact_policy, tiny_policy
 from torch import Tensor
 
 from verigrad.algorithms import Algorithm
-from verigrad.batch import Batch, cut, make_batch, select_rows
+from verigrad.batch import Batch, make_batch, select_rows
 from verigrad.policies.causal_lm import CausalLM
 from verigrad.training.step import Update, accumulate, loss_of
 from verigrad.types import Group

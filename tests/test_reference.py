@@ -11,6 +11,7 @@ from builders import (
     Rows,
     assert_same_gradient,
     batch_of,
+    cut,
     gradient_of,
     make_algorithm,
     make_group,
@@ -22,7 +23,7 @@ from safetensors.torch import load_file
 from steps import DEAD, KL, LIVE, STEP, batch_by, groups_of, keys, measured_by, run_of, setup_of
 from torch import Tensor
 
-from verigrad.batch import Measured, Tokens, cut, make_batch
+from verigrad.batch import Measured, Tokens, make_batch
 from verigrad.cli import main
 from verigrad.config.algorithm import DIVERGENCES
 from verigrad.core import kl

@@ -1,6 +1,7 @@
 """One step: judging, the loss, and the update, on a table small enough to know exactly."""
 
 import importlib.util
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, isfinite, nan
@@ -25,11 +26,13 @@ from torch import Tensor
 from verigrad.algorithms import Algorithm
 from verigrad.engines import Draws, LocalEngine
 from verigrad.hashing import Purpose
-from verigrad.policies.tabular import TabularPolicy
+from verigrad.policies.tabular import TabularContinuation, TabularPolicy
 from verigrad.tasks import TASKS
 from verigrad.training.bad_updates import BadUpdate
-from verigrad.training.step import Update, accumulate, judge, loss_of, update
-from verigrad.types import Group, Problem, Prompt, Sampling, Status
+from verigrad.training.judging import Judge, judge
+from verigrad.training.step import Update, accumulate, loss_of, update
+from verigrad.types import Completion, Group, Problem, Prompt, Sampling, Status
+from verigrad.verifiers.pool import VerifierPool
 from verigrad.verifiers.runner import InProcess
 
 EXERCISE = Path(__file__).parents[1] / "exercises" / "15-grpo-rlvr" / "solution" / "grpo_rlvr.py"
@@ -325,6 +328,48 @@ def test_judging_groups_the_verdicts_by_problem_and_keeps_the_order() -> None:
     failed = second.rollouts[0].verdict
     assert failed.status is Status.FAILED
     assert "no threes" in failed.detail
+
+
+def leaves_a_note(completion: str, folder: str) -> float:
+    """A verifier that says in a file which completion it has seen."""
+    (Path(folder) / completion.replace(" ", "-")).touch()
+    return 1.0
+
+
+def test_a_completion_is_verified_while_others_are_still_being_generated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before each further token, what has ended waits to be seen by a worker."""
+    policy = make_table(problems=1)
+    problem = Problem(id="p0", prompt="", reference=str(tmp_path))
+    ended: list[str] = []
+    advance = TabularContinuation.advance
+
+    def after_notes(rows: TabularContinuation, kept: Tensor, token_ids: Tensor) -> None:
+        deadline = time.monotonic() + 60
+        while not all((tmp_path / text.replace(" ", "-")).exists() for text in ended):
+            assert time.monotonic() < deadline, "nothing is verified before everything has ended"
+            time.sleep(0.01)
+        advance(rows, kept, token_ids)
+
+    monkeypatch.setattr(TabularContinuation, "advance", after_notes)
+    sampling = Sampling(max_new_tokens=4, stop_token_ids=(STOP,))
+    draws = Draws(seed=0, purpose=Purpose.TRAIN, step=0)
+    prompts = [policy.encode(problem)]
+    with VerifierPool(leaves_a_note, workers=1) as pool:
+        judging = Judge(pool, [problem])
+
+        def take(slot: int, number: int, completion: Completion) -> None:
+            judging.take(slot, number, completion)
+            ended.append(completion.text)
+
+        sampled = LocalEngine(policy).generate(prompts, 12, sampling, draws, take)
+        (group,) = judging.groups(prompts, sampled)
+    lengths = [len(completion.token_ids) for completion in sampled[0]]
+    assert min(lengths) < max(lengths)
+    assert [len(text.split()) for text in ended] == sorted(lengths)
+    assert tuple(rollout.completion for rollout in group.rollouts) == sampled[0]
+    assert group.rewards == (1.0,) * 12
 
 
 @pytest.fixture(scope="module")

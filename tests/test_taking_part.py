@@ -4,10 +4,19 @@ from dataclasses import replace
 
 import pytest
 import torch
-from builders import STOP, Rows, assert_same_batch, batch_of, make_algorithm, make_group, make_table
+from builders import (
+    STOP,
+    Rows,
+    assert_same_batch,
+    batch_of,
+    cut,
+    make_algorithm,
+    make_group,
+    make_table,
+)
 from steps import DEAD, LIVE, STEP
 
-from verigrad.batch import cut, make_batch
+from verigrad.batch import make_batch
 from verigrad.training.step import accumulate
 from verigrad.types import Group, Rollout, Verdict
 

@@ -393,9 +393,9 @@ MUTATIONS = (
     Mutation(
         49,
         "engines/local.py",
-        "token_ids=tuple(ids[:length])",
+        "token_ids=tuple(ids)",
         "token_ids=tuple(\n"
-        "                    self._policy.tokenizer.encode(self._policy.decode(ids[:length]))\n"
+        "                    self._policy.tokenizer.encode(self._policy.decode(ids))\n"
         "                )",
     ),
     Mutation(

@@ -59,8 +59,8 @@ def minibatches(batch: Batch, algorithm: Algorithm, order: Sequence[int]) -> Ite
         )
 
 
-def cut(batch: Batch, token_budget: int) -> Iterator[Batch]:
-    """Cut a batch into passes of whole rows, leaving out rows that train nothing.
+def passes_of(tokens: Tokens, rows: Sequence[int], token_budget: int) -> Iterator[list[int]]:
+    """Cut rows into passes, which are scored together.
 
     A pass costs the tokens of its prompts, each once, plus those of its completions, where what
     those of one prompt begin with together counts once. Groups stay whole where they fit; a group
@@ -68,18 +68,14 @@ def cut(batch: Batch, token_budget: int) -> Iterator[Batch]:
     passes. A row larger than the budget is a pass of its own.
 
     Args:
-        batch: the batch of one update.
+        tokens: whose rows are cut.
+        rows: those that take part.
         token_budget: most tokens in a pass, at least 1.
 
     Yields:
-        Batches whose gradients add up to that of the whole, because weights are fixed beforehand.
+        The rows of a pass. The gradients of the passes add up to that of the whole, because weights
+        are fixed beforehand.
     """
-    for rows in passes_of(batch, batch.row_trains().nonzero().flatten().tolist(), token_budget):
-        yield select_rows(batch, rows)
-
-
-def passes_of(tokens: Tokens, rows: Sequence[int], token_budget: int) -> Iterator[list[int]]:
-    """Which rows go together into a pass; see :func:`cut`."""
     ids = tokens.token_ids.tolist()
     completions = [row[:length] for row, length in zip(ids, tokens.lengths.tolist(), strict=True)]
     groups = tokens.group_index.tolist()

@@ -11,9 +11,9 @@ from verigrad.hashing import Purpose
 from verigrad.tasks import task_of
 from verigrad.training.checks import check_device, check_lengths
 from verigrad.training.folder import RunFolder
+from verigrad.training.judging import judge
 from verigrad.training.problems import checked_split, problems_to_evaluate
 from verigrad.training.setup import device_for, greedy, load_policy
-from verigrad.training.step import judge
 from verigrad.types import Sampling
 from verigrad.verifiers.opening import opened
 

@@ -1,9 +1,5 @@
-"""One step: collect rollouts, then update the policy from them.
+"""One update of the policy: score a batch in passes, add up the gradient, clip it, step."""
 
-Step 3 to 8 of a completion's walk: sample, verify, group, lay out, score in passes, clip, step.
-"""
-
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,8 +12,6 @@ from verigrad.core.kl import k3
 from verigrad.policies.base import Policy, TokenScores
 from verigrad.training.bad_updates import BadUpdate, likely_cause, whole_norm
 from verigrad.training.memory import TokenBudget, as_budget
-from verigrad.types import Completion, Group, Problem, Prompt, Rollout
-from verigrad.verifiers.runner import Pending, Runner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,73 +44,6 @@ class Update:
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
             updates=updates,
         )
-
-
-class Judge:
-    """Has completions verified, each as soon as it is there, and puts them into groups."""
-
-    def __init__(self, runner: Runner, problems: Sequence[Problem]) -> None:
-        """Begin a step.
-
-        Args:
-            runner: runs the task's verifier.
-            problems: one per slot of the step.
-        """
-        self._runner = runner
-        self._problems = problems
-        self._pending: dict[tuple[int, int], Pending] = {}
-
-    def take(self, slot: int, number: int, completion: Completion) -> None:
-        """Have one completion of the problem in a slot verified, beside other work."""
-        reference = self._problems[slot].reference
-        self._pending[slot, number] = self._runner.submit(completion.text, reference)
-
-    def groups(
-        self, prompts: Sequence[Prompt], completions: Sequence[tuple[Completion, ...]]
-    ) -> list[Group]:
-        """Wait for the verdicts, in order, and put the completions of each problem into a group.
-
-        Args:
-            prompts: of the same problems.
-            completions: of the same problems, K each, all of which were taken.
-        """
-        return [
-            Group(
-                problem=problem,
-                rollouts=tuple(
-                    Rollout(
-                        prompt=prompt,
-                        completion=completion,
-                        verdict=self._pending[slot, number].result(),
-                    )
-                    for number, completion in enumerate(some)
-                ),
-            )
-            for slot, (problem, prompt, some) in enumerate(
-                zip(self._problems, prompts, completions, strict=True)
-            )
-        ]
-
-
-def judge(
-    runner: Runner,
-    problems: Sequence[Problem],
-    prompts: Sequence[Prompt],
-    completions: Sequence[tuple[Completion, ...]],
-) -> list[Group]:
-    """Verify completions that are all there, and put those of one problem into a group.
-
-    Args:
-        runner: runs the task's verifier.
-        problems: one per slot of the step.
-        prompts: of the same problems.
-        completions: of the same problems, K each.
-    """
-    judging = Judge(runner, problems)
-    for slot, some in enumerate(completions):
-        for number, completion in enumerate(some):
-            judging.take(slot, number, completion)
-    return judging.groups(prompts, completions)
 
 
 def loss_of(

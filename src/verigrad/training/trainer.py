@@ -15,6 +15,7 @@ from verigrad.training.checks import check_failures
 from verigrad.training.folder import RunFolder
 from verigrad.training.interrupt import Interrupt
 from verigrad.training.journal import Journal
+from verigrad.training.judging import Judge
 from verigrad.training.memory import Result, TokenBudget
 from verigrad.training.metrics import step_metrics
 from verigrad.training.progress import Progress
@@ -23,7 +24,7 @@ from verigrad.training.saving import Saver
 from verigrad.training.schedule import learning_rate, shuffled, steer
 from verigrad.training.setup import Setup
 from verigrad.training.state import TrainerState
-from verigrad.training.step import Judge, Update, measure, update
+from verigrad.training.step import Update, measure, update
 from verigrad.types import Group, Problem, Sampling
 from verigrad.verifiers.runner import InProcess, Runner
 
