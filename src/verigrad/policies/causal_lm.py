@@ -21,7 +21,7 @@ from verigrad.policies.base import Continuation, TokenScores
 from verigrad.policies.continuation import PlainContinuation, SharedContinuation
 from verigrad.policies.forward import hidden_states, plain_head, plain_logits, run_row
 from verigrad.policies.models import render, stop_token_ids
-from verigrad.policies.packing import Packed, pack
+from verigrad.policies.packing import Packed, distinct, pack
 from verigrad.policies.quiet import quiet_transformers
 from verigrad.types import Problem, Prompt
 
@@ -82,7 +82,7 @@ class CausalLM:
         chosen = tokens.token_ids[mask]
         if self._head is not None:
             packed, predictors = lay_out(tokens)
-            places, ids, back = distinct(predictors, chosen)
+            places, ids, back = distinct(predictors, chosen, self._head.out_features)
             hidden = hidden_states(self.module, packed, places)
             weight, bias = self._head.weight, self._head.bias
             log_probs, nats = (
@@ -128,14 +128,6 @@ def lay_out(batch: Tokens) -> tuple[Packed, Tensor]:
     last = torch.tensor([len(prompt) - 1 for prompt in prompts], device=places.device)
     columns = last.unsqueeze(1) + torch.arange(batch.mask.shape[1], device=places.device)
     return packed, places.gather(1, columns.clamp(max=places.shape[1] - 1))[batch.mask]
-
-
-def distinct(predictors: Tensor, token_ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Every pair of a place and the token it predicts once: places, tokens, each pair's index."""
-    (places, tokens), back = torch.unique(
-        torch.stack([predictors, token_ids]), dim=1, return_inverse=True
-    )
-    return places, tokens, back
 
 
 def shared_logits(model: Any, batch: Tokens) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from verigrad.policies.forward import layers_of, new_cache, run_row, run_step
-from verigrad.policies.packing import pack
+from verigrad.policies.packing import distinct, pack
 from verigrad.policies.roomy import roomy_cache
 
 PROMPT_TOKENS_AT_ONCE = 512
@@ -40,8 +40,8 @@ class SharedContinuation:
 
     def advance(self, rows: Tensor, token_ids: Tensor) -> None:
         """Keep some rows and run one more token of each, once where they go on alike."""
-        (parents, tokens), self._states = torch.unique(
-            torch.stack([self._states[rows], token_ids]), dim=1, return_inverse=True
+        parents, tokens, self._states = distinct(
+            self._states[rows], token_ids, self._logits.shape[-1]
         )
         self._select(parents)
         position = self._next_position

@@ -69,6 +69,22 @@ def pack(sequences: Sequence[Sequence[int]], device: str) -> tuple[Packed, Tenso
     return packed, places[torch.tensor(order).argsort()].to(device)
 
 
+def distinct(places: Tensor, token_ids: Tensor, vocabulary: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Each pair of a place and a token that follows it once.
+
+    Args:
+        places: ``[N]`` int64.
+        token_ids: ``[N]`` int64, each below ``vocabulary``.
+        vocabulary: how many tokens there are.
+
+    Returns:
+        The places and the tokens of the pairs, by place and then by token, ``[M]`` each; and which
+        of the pairs each given one is, ``[N]``.
+    """
+    pairs, back = torch.unique(places * vocabulary + token_ids, return_inverse=True)
+    return pairs // vocabulary, pairs % vocabulary, back
+
+
 def may_attend(packed: Packed, window: int | None) -> Tensor:
     """Which token each token attends to: ``[N, N]`` bool, queries by keys.
 
