@@ -38,10 +38,11 @@ long: $(READY)  ## the tests that take thousands of calls; minutes
 	$(BIN)/python -m pytest -m long
 
 bench: $(READY)  ## every benchmark, that of learning for each of SEEDS; hours
-	$(BIN)/python -m pip install --constraint constraints.txt --editable ".[bench]"
+	$(BIN)/python -m pip install --constraint constraints.txt --editable ".[bench,study]"
 	set -e; for seed in $(SEEDS); do $(BIN)/python benchmarks/addition.py --seed $$seed; done
 	$(BIN)/python benchmarks/sandbox.py --seed 0
 	$(BIN)/python benchmarks/preflight.py
+	$(BIN)/python benchmarks/scaling.py --seed 0
 	$(BIN)/python benchmarks/peer.py --seed 0
 
 exercise: $(EXERCISE)/.ready  ## grade the exercise's solution, and its empty starter

@@ -26,6 +26,7 @@ from verigrad.errors import MemoryLimitError
 from verigrad.policies.base import TokenScores
 from verigrad.policies.causal_lm import CausalLM
 from verigrad.policies.tabular import TabularPolicy
+from verigrad.training import memory
 from verigrad.training.bad_updates import BadUpdate
 from verigrad.training.folder import make_folder
 from verigrad.training.memory import (
@@ -178,14 +179,35 @@ def test_one_pass_alone_says_what_a_token_takes():
     assert cost_from((10, 900), (10, 900)) == PassCost(fixed=0.0, per_token=90.0, per_pair=0.0)
 
 
+def test_a_small_pass_that_nobody_saw_says_nothing():
+    """A fit through it would have a token cost less than nothing."""
+    assert cost_from((100, 0), (400, 600)) == PassCost(fixed=0.0, per_token=1.5, per_pair=0.0)
+
+
 def test_gradients_that_are_not_there_are_counted():
     policy = make_table(problems=2, answers=5, positions=3)
+    watch = replace(watch_for(policy, 10), cost=PassCost(fixed=0, per_token=7, per_pair=0))
     assert missing_gradients(policy.module) == 2 * 5 * 3 * 8
-    watch = replace(watch_for(policy, 10), cost=PassCost(fixed=0, per_token=0, per_pair=0))
-    exactly = replace(watch, limit=used("cpu") + 10**8 + 240)
-    assert exactly.fits(1)
+    assert watch.needed(3) == 21 + 240
     policy.table.grad = torch.zeros_like(policy.table)
     assert missing_gradients(policy.module) == 0
+    assert watch.needed(3) == 21
+
+
+def test_a_pass_fits_up_to_the_limit_with_what_is_in_use(monkeypatch):
+    in_use = [1000]
+    monkeypatch.setattr(memory, "used", lambda device: in_use[0])
+    monkeypatch.setattr(memory, "give_back", lambda device: None)
+    policy = make_table()
+    policy.table.grad = torch.zeros_like(policy.table)
+    cost = PassCost(fixed=0.0, per_token=10.0, per_pair=0.0)
+    watch = MemoryWatch(limit=1100, device="cpu", cost=cost, module=policy.module)
+    assert watch.fits(10)
+    assert not watch.fits(11)
+    # What was freed and is kept is given back before a pass is found too large.
+    monkeypatch.setattr(memory, "give_back", lambda device: in_use.__setitem__(0, 990))
+    assert watch.fits(11)
+    assert not watch.fits(12)
 
 
 # Passes
@@ -219,8 +241,8 @@ def test_a_budget_is_halved_until_a_pass_fits_and_stays_so():
     assert len(said) == 1
     assert re.fullmatch(
         r"[\d.]+ [MG]B of memory are in use and a pass of 36 tokens takes about 3600.0 GB more, "
-        r"beyond run.memory_limit \(2050.0 GB\); passes have at most 18 tokens from here on, which "
-        r"changes nothing but the time",
+        r"beyond run.memory_limit \(2050.0 GB\); passes have at most 18 tokens from here on, with "
+        r"which the gradient is the same but for rounding",
         said[0],
     )
     assert rows_of(budget, batch) == passes
@@ -255,6 +277,28 @@ def test_memory_that_runs_short_in_the_middle_cuts_what_is_left():
     assert sorted(chain.from_iterable(rest)) == [2, 3, 4, 5, 6, 7, 8, 9]
     assert max(map(len, rest)) < 4
     assert budget.tokens == 6
+
+
+def test_rows_that_begin_alike_count_once():
+    """Eleven tokens: a prompt of one and what all eight rows have together."""
+    rows = [((*range(2, 12),), float(number)) for number in range(8)]
+    batch = batch_of([make_group(0, rows)], make_algorithm())
+    budget = TokenBudget(64, watch_for(make_table(), 11))
+    assert rows_of(budget, batch) == [[0, 1, 2, 3, 4, 5, 6, 7]]
+    assert budget.tokens == 64
+
+
+def test_a_copy_for_a_checkpoint_is_waited_for_before_passes_get_smaller(monkeypatch):
+    in_use = [10**15]
+    monkeypatch.setattr(memory, "used", lambda device: in_use[0])
+    batch = batch_of(GROUPS, make_algorithm())
+    watch = watch_for(make_table(), 40)
+    waited = TokenBudget(MANY, watch, settle=lambda: in_use.__setitem__(0, 0))
+    assert [len(rows) for rows in rows_of(waited, batch)] == [10]
+    assert waited.tokens == MANY
+    in_use[0] = 10**15
+    with pytest.raises(MemoryLimitError):
+        rows_of(TokenBudget(MANY, watch), batch)
 
 
 # The same gradient
@@ -355,7 +399,7 @@ def test_an_update_in_which_memory_ran_out_is_done_again_in_smaller_passes(backw
     assert float(found.output.loss) == pytest.approx(float(wanted.output.loss), rel=1e-12)
     assert said == [
         "memory ran out (out of memory. Tried to allocate 2 GiB.); passes have at most 6 tokens "
-        "from here on, which changes nothing but the time"
+        "from here on, with which the gradient is the same but for rounding"
     ]
 
 

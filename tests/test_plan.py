@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from running import TOY, read_jsonl, write_tiny_run
+from tiny import save_tiny_model
 
 from verigrad.cli import main
 
@@ -75,7 +76,7 @@ def test_the_budget_and_the_limit_are_planned_as_far_as_they_are_known(config, c
         "at most 512 to 2,048 tokens in each, by the largest group, or fewer where memory has no "
         "room; a preflight before the first step decides"
     )
-    assert found["memory"].endswith(", if passes have 2,048 tokens")
+    assert found["memory"].endswith(", if passes have 512 tokens")
     assert found["limit"].endswith("of what is here); passes get smaller before it is reached")
     keys = ["--run.token-budget", 700, "--run.memory-limit", "6 GB"]
     found = planned(capsys, config, *keys)
@@ -147,3 +148,11 @@ def test_a_file_is_planned_with_what_was_found_in_it(tmp_path, monkeypatch, caps
 def test_the_plan_says_which_parts_are_replaced(capsys):
     options = ["--algorithm", "rloo", "--algorithm.aggregation", "token_mean"]
     assert planned(capsys, TOY, *options)["algorithm"] == "rloo with aggregation"
+
+
+def test_a_plan_for_a_device_that_is_not_here_says_so(capsys, tmp_path):
+    save_tiny_model(tmp_path / "model")
+    file = tmp_path / "run.toml"
+    file.write_text('task = "addition"\nmodel = "model"\n[run]\ndevice = "cuda:99"\n')
+    assert main(["plan", str(file)]) == 0
+    assert "unknown: there is no device cuda:99 here" in capsys.readouterr().out

@@ -226,6 +226,14 @@ def test_no_pass_is_tried_that_would_go_beyond_the_limit(room, largest, tried):
     assert largest - 4 <= max(tried) <= largest
 
 
+@pytest.mark.parametrize(("room", "largest"), [(60, 60), (10, 25)])
+def test_nor_is_one_where_no_completion_fits_but_the_first(room, largest, tried):
+    with pytest.raises(MemoryLimitError, match="a single completion with its prompt"):
+        fly(run__memory_limit=limit(room), **LONG)
+    assert tried[0] == 25
+    assert largest - 4 <= max(tried) <= largest
+
+
 def test_a_completion_that_does_not_fit_is_refused_with_the_numbers(tried):
     policy = tiny_policy()
     with pytest.raises(

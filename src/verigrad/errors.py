@@ -31,7 +31,7 @@ class TaskError(UserError):
 
 
 class MemoryLimitError(UserError):
-    """A single completion does not fit into the memory that a run may take."""
+    """Not even the smallest pass fits into the memory that a run may take."""
 
 
 class RunFolderError(UserError):

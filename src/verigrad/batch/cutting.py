@@ -4,7 +4,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import pairwise, takewhile
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -59,7 +59,16 @@ def minibatches(batch: Batch, algorithm: Algorithm, order: Sequence[int]) -> Ite
         )
 
 
-def passes_of(tokens: Tokens, rows: Sequence[int], token_budget: int) -> Iterator[list[int]]:
+class Pass(NamedTuple):
+    """Rows that are scored together."""
+
+    rows: list[int]
+
+    tokens: int
+    """What the pass costs; see :func:`passes_of`."""
+
+
+def passes_of(tokens: Tokens, rows: Sequence[int], token_budget: int) -> Iterator[Pass]:
     """Cut rows into passes, which are scored together.
 
     A pass costs the tokens of its prompts, each once, plus those of its completions, where what
@@ -73,8 +82,7 @@ def passes_of(tokens: Tokens, rows: Sequence[int], token_budget: int) -> Iterato
         token_budget: most tokens in a pass, at least 1.
 
     Yields:
-        The rows of a pass. The gradients of the passes add up to that of the whole, because weights
-        are fixed beforehand.
+        Passes, whose gradients add up to that of the whole, because weights are fixed beforehand.
     """
     ids = tokens.token_ids.tolist()
     completions = [row[:length] for row, length in zip(ids, tokens.lengths.tolist(), strict=True)]
@@ -91,18 +99,18 @@ def passes_of(tokens: Tokens, rows: Sequence[int], token_budget: int) -> Iterato
         lengths = [len(completions[row]) for row in members]
         added = _added([completions[row] for row in members])
         if current and used + prompt + sum(added) > token_budget:
-            yield sorted(current)
+            yield Pass(sorted(current), used)
             current, used = [], 0
         used += prompt
         for index, row in enumerate(members):
             if index and used + added[index] > token_budget:
-                yield sorted(current)
+                yield Pass(sorted(current), used)
                 current, used = [], prompt + lengths[index]
             else:
                 used += added[index]
             current.append(row)
     if current:
-        yield sorted(current)
+        yield Pass(sorted(current), used)
 
 
 def _added(completions: Sequence[Sequence[int]]) -> list[int]:

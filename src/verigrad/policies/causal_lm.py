@@ -79,6 +79,9 @@ class CausalLM:
     ) -> TokenScores:
         """Log-probs and entropy of tokens; see ``policies.base.Policy``."""
         mask = tokens.mask
+        if not mask.any():
+            nothing = torch.zeros(mask.shape, dtype=self.module.dtype, device=mask.device)
+            return TokenScores(log_probs=nothing, entropy=nothing)
         chosen = tokens.token_ids[mask]
         if self._head is not None:
             packed, predictors = lay_out(tokens)
@@ -189,6 +192,8 @@ def _why_not_exact(model: Any) -> str | None:
             _difference(_probe_scores(model, prompts, completions, groups), torch.cat(wanted)),
             _difference(_probe_steps(model, prompts), torch.stack([wanted[0][1], wanted[2][1]])),
         )
+    except torch.OutOfMemoryError:
+        raise
     except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError,
             ValueError) as error:  # fmt: skip
         return f"does not take a prompt shared by its completions ({type(error).__name__}: {error})"

@@ -49,7 +49,7 @@ def _layer_class() -> Any:
             return self.keys, self.values
 
         def batch_select_indices(self, indices: Tensor) -> None:
-            self._stores = (_store(self.keys[indices]), _store(self.values[indices]))
+            self._stores = (self._stores[0][indices], self._stores[1][indices])
             self.keys, self.values = (store[..., : self._used, :] for store in self._stores)
 
     return RoomyLayer

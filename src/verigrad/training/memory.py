@@ -35,7 +35,10 @@ def limit_of(setting: int | str, device: str) -> int | None:
 def available(device: str) -> int | None:
     """The bytes of memory of a device; None where the system does not say."""
     if device.startswith("cuda"):
-        return torch.cuda.get_device_properties(device).total_memory
+        index = torch.device(device).index or 0
+        if index >= torch.cuda.device_count():
+            return None
+        return torch.cuda.get_device_properties(index).total_memory
     return machine.memory() if device == "cpu" else None
 
 
@@ -88,8 +91,12 @@ def cost_from(few: tuple[int, int], many: tuple[int, int]) -> PassCost:
     if apart == 0:
         return PassCost(fixed=0.0, per_token=large / more, per_pair=0.0)
     rise = (large / more - small / fewer) / apart
+    first = large / more - rise * more
+    if first < 0:
+        # The small pass was over before anybody looked, and says nothing.
+        return PassCost(fixed=0.0, per_token=large / more, per_pair=0.0)
     if rise >= 0:
-        return PassCost(fixed=0.0, per_token=large / more - rise * more, per_pair=rise)
+        return PassCost(fixed=0.0, per_token=first, per_pair=rise)
     slope = max(0.0, (large - small) / apart)
     return PassCost(fixed=large - slope * more, per_token=slope, per_pair=0.0)
 
@@ -146,6 +153,7 @@ class TokenBudget:
         tokens: int,
         watch: MemoryWatch | None = None,
         say: Callable[[str], None] = lambda _: None,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
         """Begin with a budget.
 
@@ -153,10 +161,12 @@ class TokenBudget:
             tokens: the most in a pass; a longer row is a pass of its own.
             watch: looks at memory before each pass; None where nobody does.
             say: told in a sentence when the budget has got smaller and a pass fits again.
+            settle: waits for what takes memory for a while, as the copy for a checkpoint does.
         """
         self.tokens = tokens
         self._watch = watch
         self._say = say
+        self._settle = settle
         self._running: tuple[int, int] | None = None
         self._reason: str | None = None
 
@@ -168,16 +178,15 @@ class TokenBudget:
         """
         left = list(rows)
         while left:
-            for part in passes_of(tokens, left, self.tokens):
-                size = self._size(tokens, part)
-                if self._watch is not None and not self._watch.fits(size):
-                    self._shrink(len(part), size, self._watch.words(size))
+            for rows_of_pass, size in passes_of(tokens, left, self.tokens):
+                if self._watch is not None and not self._fits(self._watch, size):
+                    self._shrink(len(rows_of_pass), size, self._watch.words(size))
                     break
                 self._announce()
-                self._running = len(part), size
-                yield part
+                self._running = len(rows_of_pass), size
+                yield rows_of_pass
                 self._running = None
-                done = set(part)
+                done = set(rows_of_pass)
                 left = [row for row in left if row not in done]
 
     def run(self, work: Callable[[], Result]) -> Result:
@@ -203,12 +212,12 @@ class TokenBudget:
             (rows, size), self._running = self._running, None
             self._shrink(rows, size, reason)
 
-    def _size(self, tokens: Tokens, part: Sequence[int]) -> int:
-        """Tokens of a pass; rows that begin alike may share some, so never more than fit."""
-        groups = set(tokens.group_index[list(part)].tolist())
-        prompts = sum(len(tokens.prompts[group].token_ids) for group in groups)
-        size = prompts + int(tokens.lengths[list(part)].sum())
-        return size if len(part) == 1 else min(size, self.tokens)
+    def _fits(self, watch: MemoryWatch, size: int) -> bool:
+        """Whether a pass fits, now or once nothing else takes memory for a while."""
+        if watch.fits(size):
+            return True
+        self._settle()
+        return watch.fits(size)
 
     def _shrink(self, rows: int, size: int, reason: str) -> None:
         """Halve the budget, or what did not fit where that is less.
@@ -231,8 +240,8 @@ class TokenBudget:
         """Say once how small passes have become."""
         if self._reason is not None:
             self._say(
-                f"{self._reason}; passes have at most {self.tokens:,} tokens from here on, which "
-                "changes nothing but the time"
+                f"{self._reason}; passes have at most {self.tokens:,} tokens from here on, with "
+                "which the gradient is the same but for rounding"
             )
             self._reason = None
 

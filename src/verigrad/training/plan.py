@@ -2,9 +2,9 @@
 
 Memory is an estimate of the process's peak: weights, gradients and the two moments of AdamW are
 exact; activations are those of one pass at the token budget, with about 20 vectors of the hidden
-size kept per layer and token; logits are those that exist at a time, in training and when a token
-of every completion is drawn; to which come the copy that a checkpoint is written from, and Python
-with its libraries.
+size kept per layer and token (with activation checkpointing one a layer, and 20 in the one that is
+run again); logits are those that exist at a time, in training and when a token of every completion
+is drawn; to which come the copy that a checkpoint is written from, and Python with its libraries.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from verigrad.tasks import Prepared, Split, Task, task_of
 from verigrad.training.checks import checked_algorithm
 from verigrad.training.folder import check_free
 from verigrad.training.memory import SHARE, available, in_words, limit_of
-from verigrad.training.preflight import BOUNDS, DEFAULT
+from verigrad.training.preflight import BOUNDS, DEFAULT, bounded
 from verigrad.training.problems import checked_split, describe_split, finite
 from verigrad.training.setup import device_for
 
@@ -123,7 +123,16 @@ def _passes(config: Config) -> str:
 
 def _with_passes(config: Config) -> str:
     chosen_later = config.run.token_budget == "auto" and config.model.name != "tabular"
-    return f", if passes have {DEFAULT:,} tokens" if chosen_later else ""
+    return f", if passes have {_tokens(config):,} tokens" if chosen_later else ""
+
+
+def _tokens(config: Config) -> int:
+    """The token budget as the completions alone ask for it, where it is not given."""
+    budget = config.run.token_budget
+    if budget != "auto":
+        return budget
+    sampling = config.sampling
+    return bounded(sampling.completions * sampling.max_new_tokens, device_for(config))
 
 
 def _limit(config: Config) -> str:
@@ -132,6 +141,8 @@ def _limit(config: Config) -> str:
         return "none: the passes of a table take next to nothing"
     device, setting = device_for(config), config.run.memory_limit
     limit, there = limit_of(setting, device), available(device)
+    if device.startswith("cuda") and there is None:
+        return f"unknown: there is no device {device} here"
     if limit is None or there is None:
         return "none: this system does not say how much memory a process takes"
     why = f"{SHARE:.0%} of what is here" if setting == "auto" else "run.memory_limit"
@@ -141,8 +152,11 @@ def _limit(config: Config) -> str:
 def _memory(config: Config, size: Size) -> int:
     referred = config.algorithm.kl not in (None, "off")
     states = (5 if referred else 4) * FLOAT * size.parameters
-    tokens = DEFAULT if config.run.token_budget == "auto" else config.run.token_budget
-    activations = tokens * size.layers * size.hidden * VECTORS_PER_LAYER * FLOAT
+    tokens = _tokens(config)
+    kept = size.layers * VECTORS_PER_LAYER
+    if config.model.activation_checkpointing:
+        kept = size.layers + VECTORS_PER_LAYER
+    activations = tokens * size.hidden * kept * FLOAT
     rows = config.sampling.problems * config.sampling.completions
     trained = LOGIT_TABLES * FLOAT * min(LOGITS_AT_ONCE, tokens * size.vocabulary)
     drawn = DRAWN_LOGIT * min(ROWS_AT_ONCE, rows) * size.vocabulary

@@ -2,13 +2,13 @@
 
 A group of the longest prompt and of completions as long as they may get is trained on and then
 forgotten: no gradient, no state and no random number is left of it. Two smaller passes go before
-it. The first makes the gradients and whatever libraries make once; the second says whether the
-large one is safe to try, and shows how memory grows.
+it. The first makes the gradients and whatever libraries make once; each says how large the next may
+be, and the last two show how memory grows.
 """
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -157,20 +157,29 @@ def _look(
     device: str,
 ) -> Seen:
     """A small pass, and as large a one as is safe up to the whole shape."""
-    one_pass(shape.scaled(WARM_UP))
-    few = one_pass(shape.scaled(SMALL))
+    made = missing_gradients(policy.module)
+    first = one_pass(shape.scaled(WARM_UP))
+    few = replace(first, bytes=None if first.bytes is None else max(0, first.bytes - made))
     give_back(device)
     moments = 2 * sum(p.nbytes for p in policy.module.parameters() if p.requires_grad)
     base = (used(device) or 0) + missing_gradients(policy.module) + moments
-    share = 1.0
-    if limit is not None and few.bytes:
-        share = min(1.0, (limit - base) / (few.bytes / few.tokens * shape.tokens))
-    many = few
-    if share > SMALL:
+    share = _safe_share(few, shape, limit, base)
+    if share > WARM_UP:
+        few = one_pass(shape.scaled(min(SMALL, share)))
+        give_back(device)
+    many, share = few, _safe_share(few, shape, limit, base)
+    if share * shape.tokens > few.tokens:
         # Where a GPU has less than its limit says, the small pass tells alone.
         with suppress(torch.OutOfMemoryError):
             many = one_pass(shape.scaled(share))
     return Seen(few=few, many=many, base=base)
+
+
+def _safe_share(seen: Taken, shape: Shape, limit: int | None, base: int) -> float:
+    """The share of the shape that stays below the limit, if a token costs what it has cost."""
+    if limit is None or not seen.bytes:
+        return 1.0
+    return min(1.0, (limit - base) / (seen.bytes / seen.tokens * shape.tokens))
 
 
 def _watch(policy: CausalLM, seen: Seen, limit: int | None, device: str) -> MemoryWatch | None:

@@ -55,13 +55,13 @@ class Saver:
         Raises:
             StorageError: the run folder has gone.
         """
-        self._settle()
+        self.settle()
         taken = snapshot(state, self._configuration)
         free = self._free()
         room = free is not None and taken.bytes <= SHARE_OF_FREE_MEMORY * free
         self._pending = self._thread.submit(self._write, taken.copied() if room else taken)
         if not room:
-            self._settle()
+            self.settle()
 
     def check(self) -> None:
         """Say what became of the last checkpoint, if that is known.
@@ -70,7 +70,7 @@ class Saver:
             StorageError: the run folder has gone.
         """
         if self._pending is not None and self._pending.done():
-            self._settle()
+            self.settle()
 
     def finish(self, state: TrainerState) -> None:
         """Save the last state of a run, and wait for it.
@@ -78,7 +78,7 @@ class Saver:
         Raises:
             StorageError: it cannot be written.
         """
-        self._settle()
+        self.settle()
         # In the same thread: an interrupted start() may have left it a checkpoint of this step.
         self._thread.submit(self._write, snapshot(state, self._configuration)).result()
 
@@ -98,8 +98,12 @@ class Saver:
         keep, best = self._config.keep, self._config.best
         return write_checkpoint(self._root, taken, keep=keep, best=best)
 
-    def _settle(self) -> None:
-        """Wait for the checkpoint that is being written, and hear of its failure."""
+    def settle(self) -> None:
+        """Wait for the checkpoint that is being written, and hear of its failure.
+
+        Raises:
+            StorageError: the run folder has gone.
+        """
         pending, self._pending = self._pending, None
         if pending is None:
             return

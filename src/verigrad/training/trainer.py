@@ -63,9 +63,9 @@ class Trainer:
         self._folder = folder
         self._progress = progress
         self._journal = Journal(folder, state, progress)
-        self._watch = watch = setup.preflight.watch if setup.preflight else None
-        sync = self._journal.sync
-        self._saver = Saver(folder.checkpoints, setup.config, progress, sync, watch)
+        watch = setup.preflight.watch if setup.preflight else None
+        self._saver = Saver(folder.checkpoints, setup.config, progress, self._journal.sync, watch)
+        self._budget = TokenBudget(state.token_budget, watch, progress.alert, self._saver.settle)
 
     def run(self) -> Outcome:
         """Make the remaining steps, or as many as a signal leaves time for.
@@ -78,6 +78,7 @@ class Trainer:
             TooManyFailuresError: more verdicts of a step failed than the configuration allows.
             BadNumbersError: too many updates in a row were not finite, or the policy's logits
                 or a reward are not.
+            MemoryLimitError: not even a single completion fits into memory any more.
             StorageError: the lines of a step, or the last checkpoint, cannot be written.
         """
         state, steps = self._state, self._setup.config.run.steps
@@ -272,12 +273,10 @@ class Trainer:
 
     def _within_memory(self, work: Callable[[TokenBudget], Result]) -> Result:
         """Do work made of passes, whose budget stays as small as it had to become."""
-        state = self._state
-        budget = TokenBudget(state.token_budget, self._watch, self._progress.alert)
-        try:
-            return budget.run(lambda: work(budget))
-        finally:
-            state.token_budget = budget.tokens
+        result = self._budget.run(lambda: work(self._budget))
+        # Only now: one that was made small in vain would stay so in a resume that has more memory.
+        self._state.token_budget = self._budget.tokens
+        return result
 
     def _evaluate(self, step: int) -> tuple[list[Group], float]:
         """Greedy completions of the held-out problems, and the seconds they took."""
