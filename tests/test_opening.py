@@ -135,6 +135,7 @@ def test_the_weights_of_parts_survive_the_way_from_a_worker() -> None:
 def test_the_run_names_the_sandbox_of_its_programs() -> None:
     with opened(CodeVerifier(), VerifierConfig(sandbox="subprocess", workers=1)) as verifier:
         assert verifier.reasons["sandbox"] == ("programs run in the sandbox subprocess (accidents)")
+        assert verifier.sandbox == "subprocess"
         assert verifier.runner.verify_all([(PROGRAM, SQUARE)])[0].reward == 1.0
 
 
@@ -146,6 +147,19 @@ def test_programs_within_a_sum_run_in_the_strongest_sandbox() -> None:
             r"programs run in the sandbox \w+ \(isolated\)", verifier.reasons["sandbox"]
         )
         assert verifier.runner.verify_all([(PROGRAM, SQUARE)])[0].components["right"] == 1.0
+
+
+@pytest.mark.skipif(not has_sandbox("namespaces"), reason="no namespaces here")
+def test_of_several_sandboxes_each_is_named_once() -> None:
+    parts = {"a": "namespaces", "b": "subprocess", "c": "namespaces"}
+    every = weighted({name: (1.0, CodeVerifier(sandbox=each)) for name, each in parts.items()})
+    with opened(every, VerifierConfig(sandbox="subprocess", workers=0)) as verifier:
+        assert verifier.sandbox == "namespaces, subprocess"
+
+
+def test_a_verifier_that_runs_no_programs_has_no_sandbox() -> None:
+    with opened(last_number, VerifierConfig()) as verifier:
+        assert verifier.sandbox is None
 
 
 @pytest.mark.parametrize("configured", ["auto", "namespaces", "bubblewrap", "sandlock", "wasi"])

@@ -308,6 +308,29 @@ def test_a_resume_with_other_software_says_that_it_is_not_exact(killed, capsys):
     assert len(resumes[0]["inexact"]) == 2
 
 
+def test_a_resume_in_another_sandbox_names_both_and_is_not_exact(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tests = "{'entry': 'f', 'tests': [{'args': [1], 'expected': 1}]}"
+    write_task(
+        tmp_path,
+        "from verigrad.verifiers import CodeVerifier\n"
+        f"one = Problem(id='0', prompt='f', reference={tests})\n"
+        "task = ProblemTask('code', [one], CodeVerifier())\n",
+    )
+    options = ["--task", "task.py:task", "--task.held_out", 0, "--verifier.sandbox", "subprocess"]
+    sizes = ["--sampling.problems", 1, "--sampling.completions", 2, "--verifier.workers", 0]
+    assert train(TOY, *options, *sizes, "--run.steps", 1, "--run.folder", "run") == 0
+    environment = json.loads(Path("run/environment.json").read_text())
+    assert environment["sandbox"] == "subprocess"
+    capsys.readouterr()
+    assert resume(Path("run"), "--run.steps", 2) == 0
+    assert "not exact" not in capsys.readouterr().err
+    Path("run/environment.json").write_text(json.dumps(environment | {"sandbox": "wasi"}))
+    assert resume(Path("run"), "--run.steps", 3) == 0
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if "not exact" in x]
+    assert line == "warning: the resume is not exact: sandbox was wasi and is subprocess"
+
+
 # What may change
 
 

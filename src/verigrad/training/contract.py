@@ -123,11 +123,12 @@ def inexact(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Why a resume may not give the bits that the run would have given; empty when it does.
 
     Args:
-        before: the machine that the run was started on, as :func:`machine` describes it.
-        now: this one.
+        before: the machine that the run was started on, as :func:`machine` describes it, and the
+            name of the "sandbox" that programs ran in.
+        now: this one, and the sandbox that they run in now.
     """
     # The kernel's version and the number of idle cores decide no bit.
-    names = ("processor", "vector_instructions", "gpu", "commit")
+    names = ("processor", "vector_instructions", "gpu", "commit", "sandbox")
     pairs = [(name.replace("_", " "), before.get(name), now.get(name)) for name in names]
     versions = before["versions"]
     pairs += [(name, versions.get(name), found) for name, found in now["versions"].items()]

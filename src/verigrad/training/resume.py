@@ -88,7 +88,7 @@ def _go_on(
     progress = Progress(config.run.steps, quiet=quiet)
     state = new_state(setup)
     unusable = load_newest(run.checkpoints, state, fixed_keys(config))
-    reasons = [f"{name} has changed" for name in other] + _inexact(setup, environment)
+    reasons = [f"{name} has changed" for name in other] + _inexact(setup, environment, verifier)
     _announce_resume(progress, run, setup, state, unusable, reasons)
     tell(progress, verifier)
     for path in unusable:
@@ -103,9 +103,10 @@ def _go_on(
     return run_on(setup, state, run, progress, verifier.runner)
 
 
-def _inexact(setup: Setup, environment: Mapping[str, Any]) -> list[str]:
+def _inexact(setup: Setup, environment: Mapping[str, Any], verifier: Opened) -> list[str]:
     """Why the resume may not give the bits that the run would have given."""
-    reasons = inexact(environment, machine(setup.decisions.device))
+    now = machine(setup.decisions.device) | {"sandbox": verifier.sandbox}
+    reasons = inexact(environment, now)
     if setup.decisions.threads > cores():
         reasons.append(
             f"{setup.decisions.threads} threads as the run that is resumed, but only {cores()} "

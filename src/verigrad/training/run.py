@@ -142,6 +142,7 @@ def _save_final(setup: Setup, folder: RunFolder) -> None:
 def _environment(setup: Setup, verifier: Opened) -> dict[str, Any]:
     """What ``environment.json`` says of a run that starts."""
     return machine(setup.decisions.device) | {
+        "sandbox": verifier.sandbox,
         "decisions": asdict(setup.decisions),
         "reasons": setup.reasons | verifier.reasons,
         "inputs": inputs(setup.config, setup.task),

@@ -33,6 +33,9 @@ class Opened:
     reasons: dict[str, str]
     """Where it runs and why ("verifier"), and what keeps programs in ("sandbox"), in words."""
 
+    sandbox: str | None = None
+    """The name of the sandbox that programs run in, or several names; None where none runs."""
+
 
 @contextmanager
 def opened(verifier: Verifier, config: VerifierConfig) -> Iterator[Opened]:
@@ -48,9 +51,15 @@ def opened(verifier: Verifier, config: VerifierConfig) -> Iterator[Opened]:
     """
     verifier, sandboxes = _confined(verifier, config.sandbox)
     workers, why = _placed(verifier, config.workers)
-    reasons = {"verifier": why, **({"sandbox": "; ".join(sandboxes)} if sandboxes else {})}
+    reasons = {"verifier": why}
+    if sandboxes:
+        reasons["sandbox"] = "; ".join(
+            f"programs run in the sandbox {name} ({strength})"
+            for name, strength in sandboxes.items()
+        )
+    sandbox = ", ".join(sandboxes) or None
     if workers == 0:
-        yield Opened(runner=InProcess(verifier), reasons=reasons)
+        yield Opened(runner=InProcess(verifier), reasons=reasons, sandbox=sandbox)
         return
     limits = Limits(
         cpu_seconds=config.cpu_seconds,
@@ -58,7 +67,7 @@ def opened(verifier: Verifier, config: VerifierConfig) -> Iterator[Opened]:
         memory_bytes=config.memory_mb * 1_000_000,
     )
     with VerifierPool(verifier, workers=workers, limits=limits) as pool:
-        yield Opened(runner=pool, reasons=reasons)
+        yield Opened(runner=pool, reasons=reasons, sandbox=sandbox)
 
 
 def _placed(verifier: Verifier, asked: int | str) -> tuple[int, str]:
@@ -94,28 +103,30 @@ def name_of(verifier: Any) -> str:
     return name
 
 
-def _confined(verifier: Any, sandbox: str) -> tuple[Any, list[str]]:
-    """The verifier with a sandbox that works for all programs, and those sandboxes in words."""
+def _confined(verifier: Any, sandbox: str) -> tuple[Any, dict[str, Strength]]:
+    """The verifier with a sandbox that works for all programs, and those sandboxes by name."""
     if isinstance(verifier, CodeVerifier):
         name = _sandbox_of(verifier.sandbox, STRONGEST if sandbox == "auto" else sandbox)
         found = open_sandbox(name)
         found.close()
-        words = f"programs run in the sandbox {found.name} ({found.strength})"
-        return replace(verifier, sandbox=found.name), [words]
+        return replace(verifier, sandbox=found.name), {found.name: found.strength}
     if isinstance(verifier, PartVerifier):
-        each, said = _all_confined(verifier.verifiers, sandbox)
-        return PartVerifier(each), said
+        each, sandboxes = _all_confined(verifier.verifiers, sandbox)
+        return PartVerifier(each), sandboxes
     if isinstance(verifier, Weighted):
-        each, said = _all_confined({n: part for n, (_, part) in verifier.parts.items()}, sandbox)
-        return Weighted({n: (verifier.parts[n][0], part) for n, part in each.items()}), said
-    return verifier, []
+        parts = {name: part for name, (_, part) in verifier.parts.items()}
+        each, sandboxes = _all_confined(parts, sandbox)
+        return Weighted({n: (verifier.parts[n][0], part) for n, part in each.items()}), sandboxes
+    return verifier, {}
 
 
-def _all_confined(verifiers: Mapping[str, Any], sandbox: str) -> tuple[dict[str, Any], list[str]]:
-    """Several, and their sandboxes in words, each said once."""
+def _all_confined(
+    verifiers: Mapping[str, Any], sandbox: str
+) -> tuple[dict[str, Any], dict[str, Strength]]:
+    """Several, and the sandboxes of all."""
     confined = {name: _confined(verifier, sandbox) for name, verifier in verifiers.items()}
-    sandboxes = [words for _, said in confined.values() for words in said]
-    return {name: each for name, (each, _) in confined.items()}, list(dict.fromkeys(sandboxes))
+    sandboxes = {name: how for _, found in confined.values() for name, how in found.items()}
+    return {name: each for name, (each, _) in confined.items()}, sandboxes
 
 
 def _sandbox_of(own: str, configured: str) -> str:
