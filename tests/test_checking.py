@@ -11,7 +11,16 @@ from verigrad.checking import Checkup, check_up, describe, read_examples, try_ou
 from verigrad.checking.shortcuts import shortcuts_of
 from verigrad.config import VerifierConfig
 from verigrad.errors import TaskError, UserError
-from verigrad.tasks import TASKS, ProblemTask, first_problems, solution_of_problem, split
+from verigrad.tasks import (
+    TASKS,
+    Mixture,
+    Part,
+    ProblemTask,
+    Split,
+    first_problems,
+    solution_of_problem,
+    split,
+)
 from verigrad.types import Problem, Verdict
 from verigrad.verifiers import Choice, Exact, Format, Json, Math, Number, last_number, weighted
 from verigrad.verifiers.code import CodeVerifier
@@ -254,7 +263,8 @@ def test_a_file_without_examples_and_a_missing_one_are_refused(tmp_path: Path) -
 def tried_out(verifier: Any, problems: list[Problem] = SUMS, *, check: Any = "on") -> list[str]:
     task = ProblemTask("test", problems, verifier)
     opened = Opened(runner=InProcess(verifier), reasons={})
-    return try_out(task, problems, opened, VerifierConfig(check=check))
+    sides = Split(training=problems, held_out=())
+    return try_out(task, sides, 0, opened, VerifierConfig(check=check))
 
 
 def test_a_sound_verifier_gets_no_warning() -> None:
@@ -278,6 +288,18 @@ def test_a_failure_is_a_warning_and_no_refusal() -> None:
     warnings = tried_out(lambda c, r: 1 / 0, SUMS[:1])
     assert warnings[0].startswith(
         "the verifier fails on the reference of problem '0', written as '50': exception: ZeroDiv"
+    )
+
+
+def test_a_part_that_is_drawn_once_in_201_draws_is_tried_as_well() -> None:
+    rare = ProblemTask("rare", SUMS, lambda c, r: 0.0)
+    mixed = Mixture((Part(200, ProblemTask("often", SUMS, last_number)), Part(1, rare)))
+    opened = Opened(runner=InProcess(mixed.verifier), reasons={})
+    with pytest.raises(TaskError) as refusal:
+        try_out(mixed, split(mixed, 0.2), 0, opened, VerifierConfig())
+    assert re.match(
+        r"task 'rare': the verifier gives 0 to the reference of problem 'rare/\d+', written as ",
+        str(refusal.value),
     )
 
 

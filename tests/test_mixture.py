@@ -3,12 +3,22 @@
 from collections import Counter
 
 import pytest
-from running import assert_same_run, read_jsonl, write_tiny_run
+from running import assert_same_run, read_jsonl, write_task, write_tiny_run
 
 from verigrad.cli import main
 from verigrad.config import TaskConfig, config_from, load_config, to_toml
 from verigrad.errors import ConfigError, TaskError
-from verigrad.tasks import TASKS, Mixture, Part, ProblemTask, load_task, problem_at, split
+from verigrad.tasks import (
+    TASKS,
+    Mixture,
+    Part,
+    ProblemTask,
+    by_part,
+    first_problems,
+    load_task,
+    problem_at,
+    split,
+)
 from verigrad.types import Problem
 from verigrad.verifiers import verify
 
@@ -144,6 +154,28 @@ def test_a_run_of_a_mixture_logs_each_of_its_tasks(config, tmp_path):
     assert [line["eval/task/arithmetic/accuracy"] for line in lines] == [0.0, None, 0.0]
     rollouts = read_jsonl(tmp_path / "run" / "rollouts.jsonl")
     assert {each["reference"]["task"] for each in rollouts} == {"letters", "arithmetic"}
+
+
+def test_a_run_is_refused_for_a_part_that_it_may_never_draw(config, tmp_path, capsys):
+    write_task(
+        tmp_path,
+        "ones = [Problem(id=str(n), prompt=f'one {n}', reference='1') for n in range(20)]\n"
+        "task = ProblemTask('rare', ones, lambda text, reference: 0.0)",
+    )
+    parts = "99 letters.py:letters, 99 arithmetic, 1 task.py:task"
+    options = ["--task.mixture", parts, "--run.steps", "1", "--run.folder", "run"]
+    assert main(["train", str(config), *options]) == 2
+    assert "task 'rare': the verifier gives 0 to the reference" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_part_is_looked_at_in_its_own_order_with_references_of_the_mixture():
+    mixed = Mixture((Part(1, of_one("often", 6)), Part(1, TASKS["sorting"]())))
+    _, (part, sides) = by_part(mixed, split(mixed, 0.2, 4))
+    alone = first_problems(split(TASKS["sorting"](), 0.2).training, 3)
+    references = [each.reference for each in first_problems(sides.training, 3)]
+    assert part.name == "sorting"
+    assert references == [{"task": "sorting", "reference": each.reference} for each in alone]
 
 
 def test_a_resumed_run_of_a_mixture_is_the_same_run(config, tmp_path):

@@ -94,6 +94,18 @@ def test_each_part_of_a_mixture_is_checked_as_it_is_alone(here, capsys):
     assert re.search(r"(?m)^programs run in the sandbox \w+ \(isolated\)$", out)
 
 
+def test_every_problem_of_a_part_that_is_rarely_drawn_is_checked(here, capsys):
+    many = "[Problem(id=str(n), prompt=f'{n} + 1', reference=n + 1) for n in range(300)]"
+    write_task(here, f"task = ProblemTask('rare', {many}, lambda text, reference: 0.0)")
+    parts = '"99 toy", "99 addition", "1 task.py:task"'
+    (here / "mixed.toml").write_text(MIXED.replace('"1 functions", "2 addition"', parts))
+    assert main(["verify", "mixed.toml", *HERE]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    checked = [lines[at + 1] for at, line in enumerate(lines) if line.startswith("part ")]
+    assert checked[0] == "references  9 of 9 get full marks"
+    assert checked[2] == "references  0 of 300 get full marks"
+
+
 def test_a_part_of_a_mixture_that_asks_for_a_weaker_sandbox_is_refused(here, capsys):
     code = (
         "from verigrad.verifiers import CodeVerifier\n"

@@ -6,7 +6,7 @@ from verigrad.checking.checkup import broken, has_full_marks, paid, spread
 from verigrad.checking.shortcuts import shortcuts_of
 from verigrad.config import VerifierConfig
 from verigrad.errors import TaskError
-from verigrad.tasks import Task, by_part, solution_of_problem
+from verigrad.tasks import Split, Task, by_part, first_problems, solution_of_problem
 from verigrad.types import Problem
 from verigrad.verifiers.opening import Opened
 
@@ -18,13 +18,14 @@ PROBED = 3
 
 
 def try_out(
-    task: Task, problems: Sequence[Problem], verifier: Opened, config: VerifierConfig
+    task: Task, sides: Split, seed: int, verifier: Opened, config: VerifierConfig
 ) -> list[str]:
     """Try a few references and the shortcuts on a few problems, of each part of a mixture.
 
     Args:
         task: the task.
-        problems: what it is trained on.
+        sides: its problems, of which those to train on are tried.
+        seed: of the run; decides what is drawn first.
         verifier: the task's, ready to run.
         config: says whether anything is tried at all.
 
@@ -38,8 +39,10 @@ def try_out(
         return []
     return [
         warning
-        for part, some in by_part(task, problems)
-        for warning in _try_out(part, spread(some, REFERENCES), verifier)
+        for part, own in by_part(task, sides)
+        for warning in _try_out(
+            part, spread(first_problems(own.training, seed), REFERENCES), verifier
+        )
     ]
 
 

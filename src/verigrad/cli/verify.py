@@ -36,7 +36,7 @@ def verify(
         task_or_config: A built-in task, file.py:name, or a TOML file.
         examples: A JSONL file of completion, reference and the reward that is right.
         problems: How many problems' references to try, of each part of a mixture; by default all
-            of them.
+            of them, and of a task without end the first.
         allow: The largest reward that a completion without an answer may get.
         sandbox_check: Try to break out of the sandbox that verifier.sandbox names, with "auto" out
             of each that works here, and say what it stops.
@@ -76,14 +76,13 @@ def _check_verifier(
 
     labelled = None if examples is None else read_examples(examples)
     task = task_of(config)
-    sides = checked_split(task, config)
-    every = [*first_problems(sides.training, config.run.seed), *sides.held_out]
-    parts = by_part(task, every)
+    parts = by_part(task, checked_split(task, config))
     names = [part.name for part, _ in parts]
     faults = 0
     with opened(task.verifier, config.verifier) as verifier:
         lines = [task.name, *verifier.reasons.values()]
-        for part, some in parts:
+        for part, sides in parts:
+            some = [*first_problems(sides.training, config.run.seed), *sides.held_out]
             rows = labelled
             if part is not task:
                 lines.append(f"part {part.name}")

@@ -1,8 +1,9 @@
 """Several tasks as one, drawn in proportion to their weights."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import overload
 
 from verigrad.errors import TaskError
 from verigrad.hashing import Purpose, stable_hash
@@ -63,32 +64,89 @@ class Mixture:
 
     def divide(self, share: float, held_out: int) -> Split:
         """Split each part by itself, and alternate."""
-        splits = [split(part.task, share, held_out) for part in self.parts]
+        sides = [_of_part(split(part.task, share, held_out), part.task.name) for part in self.parts]
         weights = tuple(part.weight for part in self.parts)
-        training = tuple(each.training for each in splits)
-        most = min(held_out, sum(len(each.held_out) for each in splits))
+        training = tuple(each.training for each in sides)
+        most = min(held_out, sum(len(each.held_out) for each in sides))
         kept: list[Problem] = []
         position = 0
         while len(kept) < most:
             part, place = _turn(weights, 0, position)
-            if place < len(splits[part].held_out):
-                kept.append(_as_part(splits[part].held_out[place], self.names[part]))
+            if place < len(sides[part].held_out):
+                kept.append(sides[part].held_out[place])
             position += 1
-        return Split(training=_MixedTraining(self.names, weights, training), held_out=tuple(kept))
+        tasks = (_AlonePart(part.task) for part in self.parts)
+        return _MixedSplit(
+            training=_MixedTraining(weights, training),
+            held_out=tuple(kept),
+            parts=tuple(zip(tasks, sides, strict=True)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MixedSplit(Split):
+    """The two sides of a mixture."""
+
+    parts: tuple[tuple[Task, Split], ...]
+    """Each part with all of its own sides, however rarely it is drawn."""
 
 
 @dataclass(frozen=True)
 class _MixedTraining:
     """The training problems of all parts."""
 
-    names: tuple[str, ...]
     weights: tuple[int, ...]
     training: tuple[Sequence[Problem] | Drawn, ...]
 
     def at(self, seed: int, position: int) -> Problem:
         """The problem of the part whose turn it is: its next one, in its own order."""
         part, place = _turn(self.weights, seed, position)
-        return _as_part(problem_at(self.training[part], seed, place), self.names[part])
+        return problem_at(self.training[part], seed, place)
+
+
+def _of_part(sides: Split, name: str) -> Split:
+    """The sides of a part, its problems as those of the mixture."""
+    training = sides.training
+    return Split(
+        training=_PartProblems(training, name)
+        if isinstance(training, Sequence)
+        else _PartDrawn(training, name),
+        held_out=_PartProblems(sides.held_out, name),
+    )
+
+
+@dataclass(frozen=True)
+class _PartProblems(Sequence[Problem]):
+    """Problems of a part as those of the mixture; none is read before it is asked for."""
+
+    problems: Sequence[Problem]
+    name: str
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.problems)
+
+    @overload
+    def __getitem__(self, index: int, /) -> Problem: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> "_PartProblems": ...
+    def __getitem__(self, index: int | slice, /) -> "Problem | _PartProblems":
+        """One problem, or some of them."""
+        if isinstance(index, slice):
+            return _PartProblems(self.problems[index], self.name)
+        return _as_part(self.problems[index], self.name)
+
+
+@dataclass(frozen=True)
+class _PartDrawn:
+    """Problems of a part without end as those of the mixture."""
+
+    problems: Drawn
+    name: str
+
+    def at(self, seed: int, position: int) -> Problem:
+        """The problem at a position of the part's own order."""
+        return _as_part(self.problems.at(seed, position), self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,21 +176,15 @@ class _AlonePart:
         )
 
 
-def by_part(task: Task, problems: Iterable[Problem]) -> list[tuple[Task, list[Problem]]]:
-    """A task with its problems; of a mixture, each part with those that come from it.
+def by_part(task: Task, sides: Split) -> Sequence[tuple[Task, Split]]:
+    """A task with its sides; of a mixture, each part with all that it has by itself.
 
     Args:
         task: any.
-        problems: its problems. Those of a mixture stay as they are, references included: it is the
+        sides: those of the task. Problems of a mixture stay its own, references included: it is the
             mixture's verifier that understands them.
     """
-    every = list(problems)
-    if not isinstance(task, Mixture):
-        return [(task, every)]
-    return [
-        (_AlonePart(part.task), [p for p in every if p.reference[TASK] == part.task.name])
-        for part in task.parts
-    ]
+    return sides.parts if isinstance(sides, _MixedSplit) else [(task, sides)]
 
 
 def _as_part(problem: Problem, name: str) -> Problem:

@@ -12,7 +12,7 @@ from verigrad.checking import try_out
 from verigrad.config import Config
 from verigrad.engines import LocalEngine
 from verigrad.evaluation import Evaluation, describe
-from verigrad.tasks import Prepared, Task, first_problems
+from verigrad.tasks import Prepared, Task
 from verigrad.training.contract import inputs, machine
 from verigrad.training.disk import flush_folder, writing
 from verigrad.training.folder import RunFolder, check_free, make_folder
@@ -70,8 +70,7 @@ def train(config: Config, *, task: Task | None = None, quiet: bool = False) -> R
     progress = Progress(config.run.steps, quiet=quiet)
     setup = prepare(config, task)
     with opened(setup.task.verifier, config.verifier) as verifier:
-        problems = first_problems(setup.split.training, config.run.seed)
-        warnings = try_out(setup.task, problems, verifier, config.verifier)
+        warnings = try_out(setup.task, setup.split, config.run.seed, verifier, config.verifier)
         folder = make_folder(config.run.folder, setup.task.name)
         with locked(folder.root):
             # Another run may have taken the folder while this one was prepared.
