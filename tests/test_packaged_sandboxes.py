@@ -80,16 +80,70 @@ def test_a_sandbox_whose_package_is_missing_says_how_to_get_it(
         open_sandbox(name)
 
 
-def test_a_compiled_interpreter_that_is_damaged_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wasi: Sandbox
-) -> None:
+@pytest.fixture
+def compiled(wasi: Sandbox) -> bytes:
+    """The interpreter as it is kept once it is compiled, which takes too long for each test."""
+    return compiled_interpreter().read_bytes()
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wasi: Sandbox) -> Path:
+    """Where it is kept in a cache that is empty."""
     there = compiled_interpreter()
     monkeypatch.setenv("VERIGRAD_CACHE", str(tmp_path))
-    here = tmp_path / there.relative_to(there.parents[2])
-    here.parent.mkdir(parents=True)
-    here.write_bytes(b"\x7fELF" + bytes(100))
-    with pytest.raises(SandboxUnavailableError, match=f"'wasi' does not work here: {here}"):
+    return tmp_path / there.relative_to(there.parents[2])
+
+
+def compiles_to(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every compilation end with this, at once."""
+
+    def write(source: Path, folder: Path) -> None:
+        folder.mkdir()
+        (folder / "python.bin").write_bytes(content)
+
+    monkeypatch.setattr("verigrad.verifiers.sandbox.wasi._compile", write)
+
+
+@pytest.mark.parametrize("left", [0, 100, 1_000_000])
+def test_a_compiled_interpreter_that_was_cut_short_is_compiled_again(
+    left: int, compiled: bytes, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(compiled[:left])
+    compiles_to(compiled, monkeypatch)
+    open_sandbox("wasi").close()
+    assert kept.stat().st_size == len(compiled)
+
+
+def test_an_interpreter_that_is_no_better_when_compiled_again_is_named_in_one_line(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiles_to(b"\x7fELF" + bytes(100), monkeypatch)
+    with pytest.raises(SandboxUnavailableError) as refusal:
         open_sandbox("wasi")
+    assert str(refusal.value) == (
+        f"the sandbox 'wasi' does not work here: {kept}: failed deserialization for: {kept}"
+    )
+
+
+def test_a_compilation_that_takes_too_long_makes_the_sandbox_unavailable(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("verigrad.verifiers.sandbox.wasi._COMPILE_SECONDS", 0.05)
+    with pytest.raises(SandboxUnavailableError, match=r"not compiled within 0\.05 seconds"):
+        open_sandbox("wasi")
+    assert list(kept.parents[1].iterdir()) == []
+
+
+def test_a_compilation_that_fails_says_why_in_one_line(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "python.wasm"
+    source.write_bytes(b"\0asm\1\0\0\0" + bytes([99, 1, 0]))
+    monkeypatch.setattr("verigrad.verifiers.sandbox.wasi._interpreter", lambda: source)
+    with pytest.raises(SandboxUnavailableError, match="its interpreter cannot be compiled: ") as it:
+        open_sandbox("wasi")
+    assert "\n" not in str(it.value)
 
 
 def test_a_package_that_fails_to_make_a_sandbox_is_not_the_programs_fault(

@@ -31,6 +31,10 @@ START_SECONDS = 30.0
 """How long a sandbox may take to be ready."""
 
 
+class DamagedError(SandboxUnavailableError):
+    """A file that was made for a sandbox and kept cannot be used; a new one may do."""
+
+
 def interpreter() -> str:
     """The interpreter that the programs run in: this one, without its virtual environment."""
     return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
@@ -148,7 +152,7 @@ class Warm:
         if "ready" not in said:
             reason = said.get("unavailable") or self._last_words()
             self.close()
-            raise SandboxUnavailableError(reason)
+            raise DamagedError(reason) if "damaged" in said else SandboxUnavailableError(reason)
 
     def _last_words(self) -> str:
         """The last line that our own process wrote before it ended."""

@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 import platform
+import shutil
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -12,6 +13,7 @@ from verigrad.verifiers.sandbox.base import SandboxUnavailableError, Strength
 from verigrad.verifiers.sandbox.warm import (
     ENVIRONMENT,
     FOLDER,
+    DamagedError,
     Warm,
     inside_command,
     with_packages,
@@ -36,12 +38,19 @@ class Wasi(Warm):
     def __init__(self) -> None:
         """Find the interpreter, compile it for this machine if that has not been done, and start.
 
+        One that was cut short, or compiled on a processor that can do more, is compiled again.
+
         Raises:
             SandboxUnavailableError: what it needs is not installed, or does not work here.
             UserError: the cache cannot be written.
         """
         self._compiled = compiled_interpreter()
-        super().__init__()
+        try:
+            super().__init__()
+        except DamagedError:
+            shutil.rmtree(self._compiled.parent, ignore_errors=True)
+            self._compiled = compiled_interpreter()
+            super().__init__()
 
     def _statement(self, descriptor: int) -> str:
         environment = {**ENVIRONMENT, "HOME": "/", "TMPDIR": "/"}
@@ -90,13 +99,19 @@ def _compile(source: Path, folder: Path) -> None:
     statement = (
         f"from inside.wasm import compile_module; compile_module({str(source)!r}, {target!r})"
     )
-    done = subprocess.run(
-        inside_command(FOLDER, with_packages(statement)),
-        env=ENVIRONMENT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=_COMPILE_SECONDS,
-    )
+    try:
+        done = subprocess.run(
+            inside_command(FOLDER, with_packages(statement)),
+            env=ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_COMPILE_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SandboxUnavailableError(
+            f"its interpreter was not compiled within {_COMPILE_SECONDS:g} seconds, which is done "
+            "once on a machine; try again when it is less busy"
+        ) from error
     if done.returncode != 0:
-        words = done.stderr.decode("utf-8", "replace").strip()[-300:]
+        words = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][-300:]
         raise SandboxUnavailableError(f"its interpreter cannot be compiled: {words}")

@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -44,7 +45,10 @@ def compile_module(source: str, target: str) -> None:
         source: its WebAssembly.
         target: the file to write.
     """
-    module = wasmtime.Module.from_file(engine(), source)
+    try:
+        module = wasmtime.Module.from_file(engine(), source)
+    except wasmtime.WasmtimeError as error:
+        sys.exit(_first_line(error))
     Path(target).write_bytes(module.serialize())
 
 
@@ -63,9 +67,15 @@ def serve(descriptor: int, compiled: str, environment: dict[str, str]) -> None:
     try:
         host = _Host(control, compiled)
     except wasmtime.WasmtimeError as error:
-        control.send(json.dumps({"unavailable": f"{compiled}: {error}"}).encode())
+        words = f"{compiled}: {_first_line(error)}"
+        control.send(json.dumps({"unavailable": words, "damaged": True}).encode())
         return
     host.run(environment)
+
+
+def _first_line(error: wasmtime.WasmtimeError) -> str:
+    """What went wrong, without the chain of causes on the lines below."""
+    return str(error).partition("\n")[0]
 
 
 class _StartedError(Exception):
