@@ -38,6 +38,8 @@ def misbehaving() -> Callable[[str, Any], Any]:
         import sys
         import time
 
+        # What starts the tests in the background may have it ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         actions: dict[str, Callable[[], Any]] = {
             "raise": lambda: [][1],
             "exit": lambda: sys.exit(0),
