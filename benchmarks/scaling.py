@@ -18,7 +18,6 @@ import platform
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -102,6 +101,7 @@ def measured(sizes: dict[str, int], seed: int) -> dict[str, float]:
     from verigrad.engines import Draws, LocalEngine
     from verigrad.hashing import Purpose
     from verigrad.policies.causal_lm import CausalLM
+    from verigrad.training.trial import peak
     from verigrad.types import Prompt, Sampling
 
     silent = SimpleNamespace(eos_token_id=None, decode=lambda token_ids, **_: "")
@@ -125,15 +125,16 @@ def measured(sizes: dict[str, int], seed: int) -> dict[str, float]:
         policy.module.zero_grad(set_to_none=True)
         policy.score(tokens, 1.0).log_probs.sum().backward()
 
-    before = resident_gb()
-    peak = peak_of(train)
+    _, taken = peak(train, "cpu")
+    if taken is None:
+        raise SystemExit("this system does not say how much memory a process takes")
     took = seconds(train)
     policy.module.get_input_embeddings().register_forward_pre_hook(count)
     train()
     return {
         "generate_seconds": generate,
         "train_seconds": took,
-        "train_gb": peak - before,
+        "train_gb": taken / 1e9,
         "train_positions": positions,
     }
 
@@ -183,29 +184,6 @@ def seconds(work: Callable[[], object]) -> float:
         work()
         taken.append(time.perf_counter() - start)
     return statistics.median(taken)
-
-
-def peak_of(work: Callable[[], object]) -> float:
-    """The most resident memory in GB while some work is done, looked at every millisecond."""
-    done = threading.Event()
-    seen = [resident_gb()]
-
-    def watch() -> None:
-        while not done.wait(0.001):
-            seen.append(resident_gb())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    work()
-    done.set()
-    watcher.join()
-    return max(seen)
-
-
-def resident_gb() -> float:
-    """What this process holds in memory now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e9
 
 
 def draw(points: dict[str, list[dict[str, float]]], path: Path) -> None:

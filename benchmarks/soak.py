@@ -24,6 +24,7 @@ from verigrad import Problem, ProblemTask, Task
 from verigrad.config import config_from
 from verigrad.diagnosis import Metrics
 from verigrad.engines import LocalEngine
+from verigrad.machine import resident
 from verigrad.tasks import load_task
 from verigrad.training.folder import make_folder
 from verigrad.training.progress import Progress
@@ -61,7 +62,7 @@ class Watch(Progress):
             self.samples.append(
                 {
                     "step": int(metrics["step"] or 0),
-                    "resident_mb": resident_bytes() / 1e6,
+                    "resident_mb": resident() / 1e6,
                     "open_files": len(os.listdir("/proc/self/fd")),
                     "objects": len(gc.get_objects()),
                     "cpu_seconds": statistics.median(self._seconds),
@@ -69,12 +70,6 @@ class Watch(Progress):
             )
             self._seconds = []
         self._last = time.process_time()
-
-
-def resident_bytes() -> int:
-    """Memory of this process that is resident now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def soak(config: dict[str, Any], task: Task, watch: Watch) -> list[dict[str, float]]:

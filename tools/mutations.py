@@ -427,11 +427,11 @@ MUTATIONS = (
     Mutation(
         54,
         "policies/continuation.py",
-        "self._cache, self._logits = self._run_prompts(prompts, width)",
+        "self._cache, self._logits = self._run_prompts(prompts)",
         "import copy\n\n"
         "        kept = model.__dict__.setdefault('kept', {})\n"
         "        if str(prompts) not in kept:\n"
-        "            kept[str(prompts)] = self._run_prompts(prompts, width)\n"
+        "            kept[str(prompts)] = self._run_prompts(prompts)\n"
         "        self._cache, self._logits = copy.deepcopy(kept[str(prompts)])",
     ),
     Mutation(

@@ -96,7 +96,6 @@ def passes_of(tokens: Tokens, rows: Sequence[int], token_budget: int) -> Iterato
     used = 0
     for group, members in by_group.items():
         prompt = len(tokens.prompts[group].token_ids)
-        lengths = [len(completions[row]) for row in members]
         added = _added([completions[row] for row in members])
         if current and used + prompt + sum(added) > token_budget:
             yield Pass(sorted(current), used)
@@ -105,7 +104,7 @@ def passes_of(tokens: Tokens, rows: Sequence[int], token_budget: int) -> Iterato
         for index, row in enumerate(members):
             if index and used + added[index] > token_budget:
                 yield Pass(sorted(current), used)
-                current, used = [], prompt + lengths[index]
+                current, used = [], prompt + len(completions[row])
             else:
                 used += added[index]
             current.append(row)

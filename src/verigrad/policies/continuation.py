@@ -26,10 +26,10 @@ class SharedContinuation:
         self._device = str(next(model.parameters()).device)
         lengths = torch.tensor([len(ids) for ids in prompts], device=self._device)
         width = int(lengths.max())
-        self._cache, self._logits = self._run_prompts(prompts, width)
         # Prompts stand right-aligned; a key at a negative position is padding.
         columns = torch.arange(width, device=self._device)
         self._key_positions = columns - (width - lengths).unsqueeze(1)
+        self._cache, self._logits = self._run_prompts(prompts)
         self._next_position = lengths
         self._states = torch.arange(len(prompts), device=self._device)
         self._states = self._states.repeat_interleave(completions)
@@ -64,15 +64,15 @@ class SharedContinuation:
             self._key_positions = self._key_positions[parents]
             self._next_position = self._next_position[parents]
 
-    def _run_prompts(self, prompts: Sequence[Sequence[int]], width: int) -> tuple[Any, Tensor]:
+    def _run_prompts(self, prompts: Sequence[Sequence[int]]) -> tuple[Any, Tensor]:
         """A cache with one row per prompt, and the logits of each one's first token."""
         layers: dict[int, list[tuple[Tensor, Tensor]]] = {}
         logits = []
-        for some in _portions(prompts):
+        portions = _portions(prompts)
+        positions = self._key_positions.clamp(min=0).split([len(some) for some in portions])
+        for some, columns in zip(portions, positions, strict=True):
             packed, places = pack(some, self._device)
-            lengths = torch.tensor([len(ids) for ids in some], device=self._device)
-            columns = torch.arange(width, device=self._device) - (width - lengths).unsqueeze(1)
-            aligned = places.gather(1, columns.clamp(min=0))
+            aligned = places.gather(1, columns)
             cache = new_cache()
             logits.append(run_row(self._model, packed, cache, aligned[:, -1]))
             for index, keys, values in layers_of(cache):

@@ -79,7 +79,7 @@ def try_pass(
             entropy_coefficient=algorithm.entropy.coefficient if algorithm.entropy else 0.0,
         )
 
-    seconds, taken = _cuda_peak(work, device) if device.startswith("cuda") else _peak(work, device)
+    seconds, taken = peak(work, device)
     return Taken(tokens=shape.tokens, seconds=seconds, bytes=taken)
 
 
@@ -104,7 +104,17 @@ def _batch(policy: CausalLM, algorithm: Algorithm, shape: Shape, device: str) ->
     return weighted(batch, algorithm, None)
 
 
-def _cuda_peak(work: Callable[[], None], device: str) -> tuple[float, int]:
+def peak(work: Callable[[], object], device: str) -> tuple[float, int | None]:
+    """Seconds that some work takes, and its most bytes beyond what there was before.
+
+    Args:
+        work: done once.
+        device: where its memory is; None comes for one whose system does not say.
+    """
+    return _cuda_peak(work, device) if device.startswith("cuda") else _peak(work, device)
+
+
+def _cuda_peak(work: Callable[[], object], device: str) -> tuple[float, int]:
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
@@ -115,7 +125,7 @@ def _cuda_peak(work: Callable[[], None], device: str) -> tuple[float, int]:
     return seconds, torch.cuda.max_memory_allocated(device) - before
 
 
-def _peak(work: Callable[[], None], device: str) -> tuple[float, int | None]:
+def _peak(work: Callable[[], object], device: str) -> tuple[float, int | None]:
     """Seconds and the most bytes while it works, which a thread looks at again and again.
 
     The system's own record of the most would be that of loading the model.
