@@ -156,8 +156,8 @@ def gradient_of(
 def cut(batch: Batch, token_budget: int) -> Iterator[Batch]:
     """The passes of an update: whole rows that train, as ``accumulate`` goes through them."""
     rows = batch.row_trains().nonzero().flatten().tolist()
-    for part in TokenBudget(token_budget).passes(batch, rows):
-        yield select_rows(batch, part)
+    for some in TokenBudget(token_budget).passes(batch, rows):
+        yield select_rows(batch, some.rows)
 
 
 def assert_same_gradient(actual: Tensor, expected: Tensor, of: object = "") -> None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from verigrad.batch import Tokens
 from verigrad.core import corrections
 from verigrad.policies.base import TokenScores
+from verigrad.types import Prompt
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 """Largest error, relative to max(1, |expected|)."""
@@ -76,10 +77,11 @@ class Fixed:
     def __init__(self, log_probs: Tensor) -> None:
         self.log_probs = log_probs.requires_grad_()
 
-    def score(
-        self, tokens: Tokens, temperature: float, *, entropy_gradient: bool = False
-    ) -> TokenScores:
+    def score(self, tokens: Tokens, temperature: float, **options: Any) -> TokenScores:
         return TokenScores(log_probs=self.log_probs, entropy=torch.zeros(tokens.mask.shape))
+
+    def share(self, prompt: Prompt) -> None:
+        return None
 
 
 def _numbers(values: Any) -> Any:

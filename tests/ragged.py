@@ -38,6 +38,11 @@ def prompts_of(*lengths: int, seed: int = 0) -> list[Prompt]:
     ]
 
 
+def as_prompts(token_ids: Sequence[Sequence[int]]) -> list[Prompt]:
+    """Prompts of given tokens."""
+    return [Prompt(problem_id="", token_ids=tuple(ids)) for ids in token_ids]
+
+
 def completion_of(token_ids: Sequence[int], log_probs: Sequence[float] | None = None) -> Completion:
     """A completion of given tokens."""
     return Completion(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from ragged import prompts_of
+from ragged import as_prompts, prompts_of
 from tiny import KINDS, POSITIONS, WINDOW, tiny_model, tiny_policy
 from transformers import PreTrainedModel
 
@@ -86,7 +86,7 @@ def follow(rows: Continuation, model: PreTrainedModel, sequences: list[list[int]
 def test_logits_are_those_of_the_sequence_while_rows_leave_one_after_another(kind, way):
     model = tiny_model(kind)
     prompts = [list(prompt.token_ids) for prompt in prompts_of(2, 6)]
-    rows = way(model, prompts, 3)
+    rows = way(model, as_prompts(prompts), 3)
     sequences = [list(ids) for ids in prompts for _ in range(3)]
     generator = torch.Generator().manual_seed(3)
     for kept in ([0, 1, 2, 3, 4, 5], [0, 2, 3, 5], [1, 3], [0, 1], [1], [0], [0], [0]):
@@ -103,7 +103,7 @@ def test_logits_are_those_of_the_sequence_while_rows_leave_one_after_another(kin
 @torch.no_grad()
 def test_rows_that_have_been_the_same_so_far_are_one_until_they_part():
     model = tiny_model("llama")
-    rows = SharedContinuation(model, [[3, 1], [4]], 3)
+    rows = SharedContinuation(model, as_prompts([[3, 1], [4]]), 3)
     sequences = [[3, 1], [3, 1], [3, 1], [4], [4], [4]]
     # Of the first prompt's rows two go on alike, part, and are not one again with equal tokens.
     steps = [([0, 1, 2, 3, 4, 5], [7, 8, 7, 7, 7, 7], 3), ([0, 1, 2, 3, 5], [6, 6, 5, 6, 6], 4)]
@@ -121,7 +121,7 @@ def test_prompts_too_long_to_run_side_by_side_are_continued_alike(kind):
     model = tiny_model(kind)
     prompts = [list(prompt.token_ids) for prompt in prompts_of(300, 280, 5, POSITIONS - 2)]
     assert sum(len(ids) for ids in prompts) > 2 * PROMPT_TOKENS_AT_ONCE
-    rows = SharedContinuation(model, prompts, 2)
+    rows = SharedContinuation(model, as_prompts(prompts), 2)
     rows.advance(torch.arange(8), torch.full((8,), 7))
     follow(rows, model, [[*ids, 7] for ids in prompts for _ in range(2)])
 

@@ -126,15 +126,15 @@ def test_training_on_groups_without_signal_only_runs_nothing_and_moves_nothing()
         assert torch.equal(values, before[name])
 
 
-def test_a_group_that_is_cut_runs_its_prompt_once_in_each_of_its_passes():
+def test_a_group_that_is_cut_runs_its_prompt_once():
     """Prompt of 9, completions of 5, 6, 1 and 2 tokens: 9 + 5 + 6 fill a budget of 20."""
     policy = tiny_policy()
     batch = make_batch([ragged_groups()[1]], preset("grpo"))
     with counted_positions(policy) as positions:
         done = update_once(policy, batch, token_budget=20)
     assert done.passes == 2
-    assert done.prompt_tokens == 9 + 9
-    assert positions.entered == 9 + (5 - 1) + (6 - 1) + 9 + (1 - 1) + (2 - 1)
+    assert done.prompt_tokens == 9
+    assert positions.entered == 9 + (5 - 1) + (6 - 1) + (1 - 1) + (2 - 1)
     assert positions.through_head == 5 + 6 + 1 + 2
 
 

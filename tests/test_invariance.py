@@ -275,7 +275,7 @@ def output_of(batch: Batch, algorithm: Algorithm, token_budget: int) -> LossOutp
         entropy_coefficient=ENTROPY_COEFFICIENT,
     )
     assert done is not None
-    return done[0]
+    return done.output
 
 
 @pytest.mark.parametrize("parts", EVERY_CROSSED[::7], ids=name_of)

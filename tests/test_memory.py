@@ -220,7 +220,7 @@ GROUPS = [make_group(0, ROWS[:2]), make_group(1, ROWS), make_group(2, ROWS)]
 
 
 def rows_of(budget: TokenBudget, batch: Tokens) -> list[list[int]]:
-    return list(budget.passes(batch, range(len(batch.mask))))
+    return [some.rows for some in budget.passes(batch, range(len(batch.mask)))]
 
 
 def test_without_a_watch_passes_are_those_of_the_budget():
@@ -320,7 +320,7 @@ def test_a_budget_that_is_halved_on_the_way_leaves_the_gradient_as_it_is():
     done = accumulate(policy, batch, preset("grpo"), temperature=0.9, token_budget=budget)
     assert done is not None
     assert budget.tokens < 30
-    assert len(done[1]) > 2
+    assert done.passes > 2
     assert relative_difference(gradients(policy), wanted) <= 1e-12
 
 
@@ -341,10 +341,8 @@ class Small(TabularPolicy):
     backwards = False
     """Whether memory runs out on the way back."""
 
-    def score(
-        self, tokens: Tokens, temperature: float, *, entropy_gradient: bool = False
-    ) -> TokenScores:
-        scores = super().score(tokens, temperature, entropy_gradient=entropy_gradient)
+    def score(self, tokens: Tokens, temperature: float, **options: Any) -> TokenScores:
+        scores = super().score(tokens, temperature, **options)
         if len(tokens.mask) <= self.room:
             return scores
         if not self.backwards:

@@ -7,12 +7,31 @@ import torch
 from golden import cases
 from hypothesis import given
 from hypothesis import strategies as st
+from ragged import as_prompts
 from tiny import tiny_model
 
+from verigrad.policies.attention import additive
 from verigrad.policies.continuation import SharedContinuation
-from verigrad.policies.packing import Packed, additive, may_attend, pack
+from verigrad.policies.packing import SMALL, Packed, blocks_of, may_attend, pack
 
 SEQUENCES = st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=6), min_size=1, max_size=8)
+
+
+def attended(row: Packed, window: int | None = None, small: int = SMALL) -> torch.Tensor:
+    """Which token attends to which, ``[N, N]``, put together from the blocks of the row."""
+    count = len(row.end)
+    allowed = torch.zeros(count, count, dtype=torch.bool)
+    blocks = blocks_of(row.end.tolist(), small)
+    assert [place for b in blocks for place in range(b.start, b.stop)] == list(range(count))
+    for block in blocks:
+        before = [blocks[number] for number in block.before]
+        keys = [place for b in (*before, block) for place in range(b.start, b.stop)]
+        some = may_attend(row, block, before, window)
+        size = block.stop - block.start
+        allowed[block.start : block.stop, keys] = (
+            torch.ones(size, size).tril().bool() if some is None else some
+        )
+    return allowed
 
 
 def matrix(allowed: torch.Tensor) -> list[list[int]]:
@@ -28,7 +47,7 @@ def test_two_completions_share_a_prompt_without_seeing_each_other():
     assert told(row) == [[10, 11, 20, 21, 22], [0, 1, 2, 3, 2], [5, 5, 4, 4, 5]]
     assert places[0].tolist() == [0, 1, 2, 3]
     assert places[1, :3].tolist() == [0, 1, 4]
-    assert matrix(may_attend(row, None)) == [
+    assert matrix(attended(row)) == [
         [1, 0, 0, 0, 0],
         [1, 1, 0, 0, 0],
         [1, 1, 1, 0, 0],
@@ -46,7 +65,7 @@ def test_golden_layout_of_a_shared_prompt(inputs: dict[str, Any], expected: dict
         [[*prompt, *(next(token) for _ in range(n))] for n in inputs["completion_lens"]], "cpu"
     )
     assert row.position.tolist() == expected["position_ids"]
-    assert matrix(may_attend(row, None)) == expected["allowed"]
+    assert matrix(attended(row)) == expected["allowed"]
     assert [
         places[index, len(prompt) - 1 : len(prompt) - 1 + n].tolist()
         for index, n in enumerate(inputs["completion_lens"])
@@ -73,11 +92,11 @@ def test_golden_positions_of_prompts_that_stand_right_aligned(
     attended = torch.tensor(inputs["attention_mask"]).bool()
     width = 4
     prompts = [[3] * int(row[:width].sum()) for row in attended]
-    rows = SharedContinuation(tiny_model("llama"), prompts, 1)
+    rows = SharedContinuation(tiny_model("llama"), as_prompts(prompts), 1)
     for _ in range(attended.shape[1] - width):
         rows.advance(torch.arange(2), torch.tensor([4, 4]))
     wanted = torch.tensor(expected["position_ids"])
-    positions = rows._key_positions
+    positions = torch.cat([rows._prompts.positions, rows._columns.positions], dim=1)
     assert torch.equal(positions[attended], wanted[attended])
     assert (positions < 0)[:, :width].tolist() == (~attended[:, :width]).tolist()
 
@@ -93,7 +112,7 @@ def test_what_completions_begin_with_together_stands_in_the_row_once():
 def test_a_sliding_window_counts_positions_and_not_places_in_the_row():
     row, _ = pack([[10, 11, 12, 20, 21], [10, 11, 12, 22, 23]], "cpu")
     assert row.position.tolist() == [0, 1, 2, 3, 4, 3, 4]
-    assert matrix(may_attend(row, 2)) == [
+    assert matrix(attended(row, 2)) == [
         [1, 0, 0, 0, 0, 0, 0],
         [1, 1, 0, 0, 0, 0, 0],
         [0, 1, 1, 0, 0, 0, 0],
@@ -104,10 +123,10 @@ def test_a_sliding_window_counts_positions_and_not_places_in_the_row():
     ]
 
 
-@given(SEQUENCES)
-def test_each_distinct_beginning_is_there_once_and_sees_itself_and_no_other(sequences):
+@given(SEQUENCES, st.sampled_from([1, 2, 4, SMALL]))
+def test_each_distinct_beginning_is_there_once_and_sees_itself_and_no_other(sequences, small):
     row, places = pack(sequences, "cpu")
-    allowed = may_attend(row, None)
+    allowed = attended(row, small=small)
     beginnings = {}
     for sequence, where in zip(sequences, places.tolist(), strict=True):
         for length in range(1, len(sequence) + 1):
@@ -123,3 +142,38 @@ def test_the_additive_mask_is_zero_or_the_lowest_number_of_its_dtype():
     mask = additive(torch.tensor([[True, False]]), torch.float32)
     assert mask.dtype == torch.float32
     assert mask.tolist() == [[0.0, -3.4028234663852886e38]]
+
+
+@given(SEQUENCES, st.integers(1, 4), st.sampled_from([1, 2, 4, SMALL]))
+def test_a_window_takes_from_what_a_token_sees_all_that_is_too_far_back(sequences, window, small):
+    row, _ = pack(sequences, "cpu")
+    near = row.position.unsqueeze(1) - row.position < window
+    assert torch.equal(attended(row, window, small), attended(row, small=small) & near)
+
+
+def test_a_row_is_cut_where_it_branches():
+    prompt, one, other = [1] * 200, [2] * 100, [3] * 100
+    row, _ = pack([[*prompt, *one], [*prompt, *other]], "cpu")
+    blocks = blocks_of(row.end.tolist())
+    assert blocks == [(0, 200, ()), (200, 300, (0,)), (300, 400, (0,))]
+    assert may_attend(row, blocks[0], [], None) is None
+    short = pack([[*prompt, number] for number in range(2, 60)], "cpu")[0]
+    assert blocks_of(short.end.tolist()) == [(0, 200, ()), (200, 258, (0,))]
+
+
+def test_tokens_behind_a_prefix_see_all_of_it_and_a_window_counts_its_positions():
+    row, _ = pack([[10, 11, 12, 20, 21], [10, 11, 12, 22, 23]], "cpu")
+    rest = row.behind(3)
+    (block,) = blocks_of(rest.end.tolist())
+    assert matrix(may_attend(rest, block, [], None, prefix=3)) == [
+        [1, 1, 1, 1, 0, 0, 0],
+        [1, 1, 1, 1, 1, 0, 0],
+        [1, 1, 1, 0, 0, 1, 0],
+        [1, 1, 1, 0, 0, 1, 1],
+    ]
+    assert matrix(may_attend(rest, block, [], 3, prefix=3)) == [
+        [0, 1, 1, 1, 0, 0, 0],
+        [0, 0, 1, 1, 1, 0, 0],
+        [0, 1, 1, 0, 0, 1, 0],
+        [0, 0, 1, 0, 0, 1, 1],
+    ]

@@ -73,10 +73,10 @@ def test_memory_is_libraries_states_one_pass_and_the_logits_of_a_moment(config, 
 def test_the_budget_and_the_limit_are_planned_as_far_as_they_are_known(config, capsys):
     found = planned(capsys, config)
     assert found["passes"] == (
-        "at most 512 to 2,048 tokens in each, by the largest group, or fewer where memory has no "
+        "at most 1,024 to 2,048 tokens in each, by the largest group, or fewer where memory has no "
         "room; a preflight before the first step decides"
     )
-    assert found["memory"].endswith(", if passes have 512 tokens")
+    assert found["memory"].endswith(", if passes have 1,024 tokens")
     assert found["limit"].endswith("of what is here); passes get smaller before it is reached")
     keys = ["--run.token-budget", 700, "--run.memory-limit", "6 GB"]
     found = planned(capsys, config, *keys)

@@ -71,11 +71,9 @@ class Recording(CausalLM):
 
     seen: list[Tokens]
 
-    def score(
-        self, tokens: Tokens, temperature: float, *, entropy_gradient: bool = False
-    ) -> TokenScores:
+    def score(self, tokens: Tokens, temperature: float, **options: Any) -> TokenScores:
         self.seen.append(tokens)
-        return super().score(tokens, temperature, entropy_gradient=entropy_gradient)
+        return super().score(tokens, temperature, **options)
 
 
 def recording() -> Recording:
@@ -98,7 +96,7 @@ def test_the_last_of_three_passes_is_the_largest_shape_with_rows_that_share_noth
 
 @pytest.mark.parametrize("algorithm", ["grpo", "gspo", "cispo", "dapo", "rloo", "reinforce_pp"])
 def test_every_kind_of_loss_takes_part(algorithm):
-    assert fly(algorithm=algorithm).token_budget == 512
+    assert fly(algorithm=algorithm).token_budget == 1024
 
 
 def test_a_divergence_and_an_entropy_bonus_take_part():
@@ -106,7 +104,7 @@ def test_a_divergence_and_an_entropy_bonus_take_part():
     policy = recording()
     found = preflight(policy, algorithm, PROMPTS, config_with(), "cpu", None)
     batch = policy.seen[-1]
-    assert found.token_budget == 512
+    assert found.token_budget == 1024
     assert torch.equal(batch.kl_weights, batch.weights)
     assert (batch.entropy_weights > 0).all()
 
@@ -146,7 +144,7 @@ def test_a_run_with_a_preflight_is_bit_for_bit_one_without(tmp_path, monkeypatch
 
 @pytest.mark.parametrize(
     ("tokens", "device", "budget"),
-    [(69, "cpu", 512), (900, "cpu", 900), (9000, "cpu", 2048), (69, "cuda:1", 2048)],
+    [(69, "cpu", 1024), (1100, "cpu", 1100), (9000, "cpu", 2048), (69, "cuda:1", 2048)],
 )
 def test_the_budget_is_the_largest_group_within_bounds(tokens, device, budget):
     assert bounded(tokens, device) == budget
@@ -201,7 +199,8 @@ def limit(tokens: int) -> int:
 
 
 def test_a_budget_that_memory_has_no_room_for_is_halved(tried):
-    assert fly(run__memory_limit=limit(818), **LONG).token_budget == 512
+    assert fly(run__memory_limit=limit(818), **LONG).token_budget == 1024
+    assert fly(run__memory_limit=limit(817), **LONG).token_budget == 512
     assert fly(run__memory_limit=limit(511), **LONG).token_budget == 256
     found = fly(run__memory_limit=limit(110), **LONG)
     assert found.token_budget == 64
@@ -253,7 +252,7 @@ def test_where_the_system_does_not_say_nothing_is_watched(monkeypatch):
     monkeypatch.setattr(machine, "memory", lambda: None)
     found = fly()
     assert found.watch is None
-    assert found.token_budget == 512
+    assert found.token_budget == 1024
     assert found.words.endswith(
         "; memory is not watched: this system does not say how much there is and is taken"
     )
@@ -264,12 +263,10 @@ class Small(CausalLM):
 
     room: int
 
-    def score(
-        self, tokens: Tokens, temperature: float, *, entropy_gradient: bool = False
-    ) -> TokenScores:
+    def score(self, tokens: Tokens, temperature: float, **options: Any) -> TokenScores:
         if int(tokens.lengths.sum()) > self.room:
             raise torch.OutOfMemoryError("out of memory")
-        return super().score(tokens, temperature, entropy_gradient=entropy_gradient)
+        return super().score(tokens, temperature, **options)
 
 
 @pytest.fixture
@@ -306,7 +303,7 @@ def test_the_choice_is_a_decision_with_its_reason_and_a_resume_takes_it(tmp_path
     assert main(["train", str(config), "--run.folder", str(run)]) == 0
     told = capsys.readouterr().err
     environment = json.loads((run / "environment.json").read_text())
-    assert environment["decisions"]["token_budget"] == 512
+    assert environment["decisions"]["token_budget"] == 1024
     reason = environment["reasons"]["token_budget"]
     assert reason.startswith("preflight: a pass of ")
     assert told.count(reason) == 1

@@ -47,7 +47,7 @@ def test_at_the_start_the_divergence_and_its_gradient_are_exactly_zero(kl: str) 
     assert batch is not None
     done = accumulate(policy, batch, algorithm, temperature=0.7, token_budget=8)
     assert done is not None
-    assert (done[0].loss.item(), done[0].kl) == (0, 0)
+    assert (done.output.loss.item(), done.output.kl) == (0, 0)
     assert policy.table.grad is not None
     assert not policy.table.grad.any()
 

@@ -151,7 +151,7 @@ def test_an_unfinished_checkpoint_is_not_taken_for_one(killed, whole):
     newest = checkpoints(killed / "checkpoints")[-1]
     next_step = int(newest.name.removeprefix("step-")) + 20
     for name in ("step-000005.partial", f"step-{next_step:06d}.partial", "step-000999.partial"):
-        (killed / "checkpoints" / name).mkdir()
+        (killed / "checkpoints" / name).mkdir(exist_ok=True)
         (killed / "checkpoints" / name / "policy.safetensors").write_bytes(b"half")
     assert checkpoints(killed / "checkpoints")[-1] == newest
     assert resume(killed) == 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from verigrad.core.sampling import as_int64, draw_tokens, uniform
-from verigrad.engines import Draws, LocalEngine, local
+from verigrad.engines import Draws, LocalEngine
 from verigrad.hashing import Purpose, stable_hash
 from verigrad.policies.tabular import TabularPolicy
 from verigrad.types import Completion, Finish, Sampling
@@ -27,13 +27,18 @@ def hashed_keys(count: int) -> Tensor:
 
 
 def generate(
-    policy: TabularPolicy, *, completions: int = 6, temperature: float = 1.0, step: int = 0
+    policy: TabularPolicy,
+    *,
+    completions: int = 6,
+    temperature: float = 1.0,
+    step: int = 0,
+    rows_at_once: int = 256,
 ) -> list[tuple[Completion, ...]]:
     """Completions of every problem of the table."""
     prompts = [policy.encode(make_problem(row)) for row in range(len(policy.problem_ids))]
     sampling = Sampling(temperature=temperature, max_new_tokens=4, stop_token_ids=(STOP,))
     draws = Draws(seed=0, purpose=Purpose.TRAIN, step=step)
-    return LocalEngine(policy).generate(prompts, completions, sampling, draws)
+    return LocalEngine(policy, rows_at_once).generate(prompts, completions, sampling, draws)
 
 
 def test_a_stable_hash_never_changes() -> None:
@@ -189,12 +194,8 @@ def test_a_row_that_finished_leaves_the_batch(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("rows", [1, 6, 7, 12])
-def test_how_many_rows_are_generated_side_by_side_changes_no_token(
-    monkeypatch: pytest.MonkeyPatch, rows: int
-) -> None:
-    expected = generate(make_table())
-    monkeypatch.setattr(local, "ROWS_AT_ONCE", rows)
-    assert generate(make_table()) == expected
+def test_how_many_rows_are_generated_side_by_side_changes_no_token(rows: int) -> None:
+    assert generate(make_table(), rows_at_once=rows) == generate(make_table())
 
 
 def test_a_completion_does_not_depend_on_the_completions_beside_it() -> None:

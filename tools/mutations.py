@@ -69,7 +69,7 @@ MUTATIONS = (
     ),
     Mutation(
         7,
-        "policies/causal_lm.py",
+        "policies/forward.py",
         "    return torch.cat(parts)\n",
         "    return torch.cat(parts) / len(parts)\n",
     ),
@@ -190,14 +190,14 @@ MUTATIONS = (
     Mutation(
         24,
         "training/step.py",
-        "scores = policy.score(batch, temperature, entropy_gradient=bonus)",
-        "scores = policy.score(batch, 1.0, entropy_gradient=bonus)",
+        "scores = policy.score(batch, temperature, entropy_gradient=bonus",
+        "scores = policy.score(batch, 1.0, entropy_gradient=bonus",
     ),
     Mutation(
         24,
         "training/step.py",
-        "scores = policy.score(some, temperature)",
-        "scores = policy.score(some, 1.0)",
+        "scores = policy.score(some, temperature, shared=shared[0])",
+        "scores = policy.score(some, 1.0, shared=shared[0])",
     ),
     Mutation(
         25,
@@ -234,8 +234,8 @@ MUTATIONS = (
     Mutation(
         28,
         "policies/causal_lm.py",
-        "entropy(logits if entropy_gradient else logits.detach(), temperature)",
-        "entropy(logits.detach(), temperature)",
+        "entropy(outputs if entropy_gradient else outputs.detach(), temperature)",
+        "entropy(outputs.detach(), temperature)",
     ),
     Mutation(
         28,
@@ -276,8 +276,9 @@ MUTATIONS = (
     Mutation(
         34,
         "policies/continuation.py",
-        "self._next_position = lengths\n",
-        "self._next_position = torch.full_like(lengths, width)\n",
+        "self._next_position = self._prompts.lengths\n",
+        "self._next_position = torch.full_like(\n"
+        "            self._prompts.lengths, int(self._prompts.lengths.max())\n        )\n",
     ),
     Mutation(
         35,
@@ -364,9 +365,9 @@ MUTATIONS = (
     Mutation(
         45,
         "training/step.py",
-        "    if done is None:\n        return None\n    output, passes",
-        "    if done is None or abs(float(done[0].loss)) < 1e-6:\n"
-        "        return None\n    output, passes",
+        "    if done is None:\n        return None\n    output = done",
+        "    if done is None or abs(float(done.output.loss)) < 1e-6:\n"
+        "        return None\n    output = done",
     ),
     Mutation(46, "algorithms/presets.py", "overlong_share=0.2,", "overlong_share=0.1,"),
     Mutation(
@@ -394,16 +395,15 @@ MUTATIONS = (
         49,
         "engines/local.py",
         "token_ids=tuple(ids)",
-        "token_ids=tuple(\n"
-        "                    self._policy.tokenizer.encode(self._policy.decode(ids))\n"
-        "                )",
+        "token_ids=tuple(self._policy.tokenizer.encode(self._policy.decode(ids)))",
     ),
     Mutation(
         50,
         "policies/packing.py",
-        "allowed = (place <= query) & (query < packed.end)",
-        "part = torch.nn.functional.pad((packed.position.diff() < 0).long().cumsum(0), (1, 0))\n"
-        "    allowed = (place <= query) & (part.unsqueeze(1) == part)",
+        "inside = (own <= query) & (query < packed.end[own])",
+        "again = packed.position[own].diff() < 0\n"
+        "    part = torch.nn.functional.pad(again.long().cumsum(0), (1, 0))\n"
+        "    inside = (own <= query) & (part.unsqueeze(1) == part)",
     ),
     Mutation(
         51,
@@ -415,8 +415,8 @@ MUTATIONS = (
     Mutation(
         52,
         "policies/packing.py",
-        "allowed = (place <= query) & (query < packed.end)",
-        "allowed = place <= query",
+        "inside = (own <= query) & (query < packed.end[own])",
+        "inside = own <= query",
     ),
     Mutation(
         53,
@@ -427,18 +427,18 @@ MUTATIONS = (
     Mutation(
         54,
         "policies/continuation.py",
-        "self._cache, self._logits = self._run_prompts(prompts)",
+        "self._prompts, self._logits = self._run_prompts(prompts)",
         "import copy\n\n"
         "        kept = model.__dict__.setdefault('kept', {})\n"
         "        if str(prompts) not in kept:\n"
         "            kept[str(prompts)] = self._run_prompts(prompts)\n"
-        "        self._cache, self._logits = copy.deepcopy(kept[str(prompts)])",
+        "        self._prompts, self._logits = copy.deepcopy(kept[str(prompts)])",
     ),
     Mutation(
         55,
         "engines/local.py",
-        "draws.key(first + slot, completion)",
-        "draws.key(first + slot, 0)",
+        "draws.key(slot, number)",
+        "draws.key(slot, 0)",
     ),
     Mutation(
         56,

@@ -6,7 +6,7 @@ is often the id that stops.
 """
 
 from verigrad.batch.carriers import Batch, LossOutput, Measured, Tokens
-from verigrad.batch.cutting import minibatches, passes_of, select_rows
+from verigrad.batch.cutting import Pass, minibatches, passes_of, select_rows
 from verigrad.batch.making import Measure, lay_out, make_batch, scores_of
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "LossOutput",
     "Measure",
     "Measured",
+    "Pass",
     "Tokens",
     "lay_out",
     "make_batch",

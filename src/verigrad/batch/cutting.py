@@ -67,14 +67,17 @@ class Pass(NamedTuple):
     tokens: int
     """What the pass costs; see :func:`passes_of`."""
 
+    group: int | None = None
+    """Where the pass is a part of one group that does not fit into a pass: which group."""
+
 
 def passes_of(tokens: Tokens, rows: Sequence[int], token_budget: int) -> Iterator[Pass]:
     """Cut rows into passes, which are scored together.
 
     A pass costs the tokens of its prompts, each once, plus those of its completions, where what
     those of one prompt begin with together counts once. Groups stay whole where they fit; a group
-    that is larger than the budget is cut between rows, and its prompt then runs once in each of its
-    passes. A row larger than the budget is a pass of its own.
+    that is larger than the budget is cut between rows into passes of its own, each of which costs
+    its prompt too. A row larger than the budget is a pass of its own.
 
     Args:
         tokens: whose rows are cut.
@@ -97,19 +100,40 @@ def passes_of(tokens: Tokens, rows: Sequence[int], token_budget: int) -> Iterato
     for group, members in by_group.items():
         prompt = len(tokens.prompts[group].token_ids)
         added = _added([completions[row] for row in members])
-        if current and used + prompt + sum(added) > token_budget:
+        whole = prompt + sum(added)
+        if current and used + whole > token_budget:
             yield Pass(sorted(current), used)
             current, used = [], 0
-        used += prompt
-        for index, row in enumerate(members):
-            if index and used + added[index] > token_budget:
-                yield Pass(sorted(current), used)
-                current, used = [], prompt + len(completions[row])
-            else:
-                used += added[index]
-            current.append(row)
+        if whole > token_budget and len(members) > 1:
+            lengths = [len(completions[row]) for row in members]
+            rows_of_group = list(zip(members, lengths, added, strict=True))
+            yield from _cut(group, rows_of_group, prompt, token_budget)
+        else:
+            current, used = current + members, used + whole
     if current:
         yield Pass(sorted(current), used)
+
+
+def _cut(
+    group: int, lengths: Sequence[tuple[int, int, int]], prompt: int, token_budget: int
+) -> Iterator[Pass]:
+    """Passes of one group.
+
+    Args:
+        group: its number.
+        lengths: of each row its number, its tokens, and those that the row before does not have.
+        prompt: tokens of the prompt.
+        token_budget: most tokens in a pass.
+    """
+    current: list[int] = []
+    used = 0
+    for row, length, added in lengths:
+        if current and used + added > token_budget:
+            yield Pass(sorted(current), used, group)
+            current, used = [], 0
+        used += added if current else prompt + length
+        current.append(row)
+    yield Pass(sorted(current), used, group)
 
 
 def _added(completions: Sequence[Sequence[int]]) -> list[int]:

@@ -145,6 +145,9 @@ class SamplingConfig(Section):
     max_new_tokens: PositiveInt = 16
     """Longest completion in tokens, the stop token included."""
 
+    rows_at_once: PositiveInt = 256
+    """Most completions generated side by side; when some end, those of the next problem begin."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig(Section):

@@ -1,10 +1,10 @@
 """Log-probs and entropy straight from hidden states, without a table of all logits.
 
 The table ``[N, V]`` is the largest thing in training: 4,096 tokens of a vocabulary of 151,936 take
-2.5 GB, and its gradient as much again. Here a few rows of it exist at a time, once in the forward
-pass and once more in the backward pass, which costs a third more arithmetic in the head and no
-more time, because the table need not go through memory (Liger, 2410.10989, and cut cross-entropy,
-2411.09009, do this for the cross-entropy loss on GPUs).
+2.5 GB, and its gradient as much again. Here a few rows of it exist at a time. Where there are more,
+they are computed once in the forward pass and once more in the backward pass, which costs a third
+more arithmetic in the head and no more time, because the table need not go through memory (Liger,
+2410.10989, and cut cross-entropy, 2411.09009, do this for the cross-entropy loss on GPUs).
 """
 
 from typing import Any
@@ -56,15 +56,20 @@ class _Head(torch.autograd.Function):
         scale: float,
     ) -> tuple[Tensor, Tensor]:
         log_probs, normalisers, entropies = [], [], []
+        kept = None
         for some, ids in _chunks(weight, hidden, token_ids):
             logits = _logits(some, weight, bias, scale)
+            # A single chunk may stay for the backward pass: no more logits exist at a time.
+            kept = logits if len(some) == len(hidden) else None
             normaliser = logits.logsumexp(dim=-1)
             log_probs.append(logits.gather(-1, ids.unsqueeze(-1)).squeeze(-1) - normaliser)
             probabilities = (logits - normaliser.unsqueeze(-1)).exp_()
             entropies.append(normaliser - probabilities.mul_(logits).sum(dim=-1))
             normalisers.append(normaliser)
         entropy = torch.cat(entropies)
-        ctx.save_for_backward(hidden, weight, bias, token_ids, torch.cat(normalisers), entropy)
+        ctx.save_for_backward(
+            hidden, weight, bias, token_ids, torch.cat(normalisers), entropy, kept
+        )
         ctx.scale = scale
         return torch.cat(log_probs), entropy
 
@@ -72,7 +77,7 @@ class _Head(torch.autograd.Function):
     def backward(
         ctx: Any, log_prob_gradient: Tensor, entropy_gradient: Tensor
     ) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias, token_ids, normalisers, entropies = ctx.saved_tensors
+        hidden, weight, bias, token_ids, normalisers, entropies, kept = ctx.saved_tensors
         for_hidden, for_weight, for_bias, _, _ = ctx.needs_input_grad
         hidden_gradient = torch.empty_like(hidden) if for_hidden else None
         weight_gradient = torch.zeros_like(weight) if for_weight else None
@@ -81,9 +86,9 @@ class _Head(torch.autograd.Function):
         for some, ids, normaliser, entropy, by_log_prob, by_entropy in _chunks(
             weight, hidden, token_ids, normalisers, entropies, log_prob_gradient, entropy_gradient
         ):
+            logits = _logits(some, weight, bias, ctx.scale) if kept is None else kept
             gradient = _logit_gradient(
-                _logits(some, weight, bias, ctx.scale), ids, normaliser, entropy,
-                by_log_prob, by_entropy,
+                logits - normaliser.unsqueeze(-1), ids, entropy, by_log_prob, by_entropy
             ).mul_(ctx.scale).to(hidden.dtype)  # fmt: skip
             if hidden_gradient is not None:
                 torch.mm(gradient, weight, out=hidden_gradient[start : start + len(some)])
@@ -112,18 +117,16 @@ def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, scale: float) -
 
 
 def _logit_gradient(
-    logits: Tensor,
+    centred: Tensor,
     token_ids: Tensor,
-    normaliser: Tensor,
     entropy: Tensor,
     by_log_prob: Tensor,
     by_entropy: Tensor,
 ) -> Tensor:
-    """Of the scaled logits z: ``g (onehot - p) - g' p (z - lse + H)``, in the place of z."""
-    logits -= normaliser.unsqueeze(-1)
+    """Of the scaled logits z: ``g (onehot - p) - g' p (z - lse + H)``, in the place of z - lse."""
     if by_entropy.any():
-        from_entropy = (logits + entropy.unsqueeze(-1)).mul_(by_entropy.unsqueeze(-1))
-        gradient = logits.exp_().mul_(from_entropy.add_(by_log_prob.unsqueeze(-1)).neg_())
+        from_entropy = (centred + entropy.unsqueeze(-1)).mul_(by_entropy.unsqueeze(-1))
+        gradient = centred.exp_().mul_(from_entropy.add_(by_log_prob.unsqueeze(-1)).neg_())
     else:
-        gradient = logits.exp_().mul_(-by_log_prob.unsqueeze(-1))
+        gradient = centred.exp_().mul_(-by_log_prob.unsqueeze(-1))
     return gradient.scatter_add_(-1, token_ids.unsqueeze(-1), by_log_prob.unsqueeze(-1))

@@ -15,17 +15,19 @@ def as_int64(number: int) -> int:
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
-def uniform(keys: Tensor, position: int) -> Tensor:
-    """One number in [0, 1) per key, for one position.
+def uniform(keys: Tensor, position: Tensor | int) -> Tensor:
+    """One number in [0, 1) per key, for one position or one of its own.
 
     Args:
         keys: ``[N]`` int64, one per completion: 64 hashed bits.
-        position: index of the token within its completion, from 0.
+        position: index of the token within its completion, from 0; ``[N]`` int64 or one for all.
 
     Returns:
         ``[N]`` float64, multiples of 2**-52, on the device of the keys.
     """
-    bits = keys + as_int64(((position + 1) * 0x9E3779B97F4A7C15) & ((1 << 64) - 1))
+    counter = torch.as_tensor(position, device=keys.device) + 1
+    # The product of two int64 wraps around, which is what SplitMix64 wants.
+    bits = keys + counter * as_int64(0x9E3779B97F4A7C15)
     bits = (bits ^ _shift(bits, 30)) * as_int64(0xBF58476D1CE4E5B9)
     bits = (bits ^ _shift(bits, 27)) * as_int64(0x94D049BB133111EB)
     bits = bits ^ _shift(bits, 31)

@@ -8,6 +8,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from verigrad.batch import Tokens
+from verigrad.policies.shared_prompt import SharedPrompt
 from verigrad.types import Problem, Prompt
 
 
@@ -32,6 +33,10 @@ class Continuation(Protocol):
             ``[S, V]``, one for each state that rows are in, and ``[N]`` int64, each live row's
             state. Rows that have been the same so far may share one.
         """
+        ...
+
+    def admit(self, prompts: Sequence[Prompt], completions: int) -> None:
+        """Start ``completions`` more rows from each prompt, behind those that live."""
         ...
 
     def advance(self, rows: Tensor, token_ids: Tensor) -> None:
@@ -65,7 +70,12 @@ class Policy(Protocol):
         ...
 
     def score(
-        self, tokens: Tokens, temperature: float, *, entropy_gradient: bool = False
+        self,
+        tokens: Tokens,
+        temperature: float,
+        *,
+        entropy_gradient: bool = False,
+        shared: SharedPrompt | None = None,
     ) -> TokenScores:
         """Log-probs and entropy of tokens at a temperature; gradients flow through the log-probs.
 
@@ -73,6 +83,15 @@ class Policy(Protocol):
             tokens: completions laid out, and the prompts they continue.
             temperature: divides the logits.
             entropy_gradient: whether gradients flow through the entropy too.
+            shared: the only prompt, where it has been run for several passes; its own gradient
+                then waits there.
+        """
+        ...
+
+    def share(self, prompt: Prompt) -> SharedPrompt | None:
+        """Run a prompt once for several passes over its completions; None where it is run in each.
+
+        Gradients flow into it where they are switched on.
         """
         ...
 

@@ -17,21 +17,18 @@ from torch import Tensor
 from verigrad.batch import Tokens
 from verigrad.core.head import head_scores
 from verigrad.core.logprobs import entropy, token_log_probs
-from verigrad.policies.base import Continuation, TokenScores
+from verigrad.policies.attention import KeysValues, PackedAttention, Rule
+from verigrad.policies.base import Continuation, TokenScores, device_of
 from verigrad.policies.continuation import PlainContinuation, SharedContinuation
-from verigrad.policies.forward import hidden_states, plain_head, plain_logits, run_row
+from verigrad.policies.exactness import why_not_exact
+from verigrad.policies.forward import hidden_states, logits_of, plain_head, separate_logits
 from verigrad.policies.models import render, stop_token_ids
 from verigrad.policies.packing import Packed, distinct, pack
 from verigrad.policies.quiet import quiet_transformers
+from verigrad.policies.shared_prompt import SharedPrompt
 from verigrad.types import Problem, Prompt
 
 logger = logging.getLogger("verigrad")
-
-EXACT_WITHIN = 1e-3
-"""Largest difference of any log-prob at which the shared path counts as exact for a model.
-
-The order of float32 sums alone moves the log-probs of unlikely tokens by up to 1e-4, as it does
-between batches of different sizes; a wrong mask or position moves them by 0.1 and more."""
 
 
 class CausalLM:
@@ -54,8 +51,15 @@ class CausalLM:
         self.tokenizer = tokenizer
         self.stop_token_ids = stop_token_ids(model, tokenizer)
         self.max_positions = _max_positions(model)
-        self.shares_prompts = _is_exact(model) if shares_prompts is None else shares_prompts
+        self._vocabulary = model.get_input_embeddings().num_embeddings
+        self.shares_prompts = shares_prompts is not False
         self._head = plain_head(model) if self.shares_prompts else None
+        if shares_prompts is None and (reason := why_not_exact(self)) is not None:
+            self.shares_prompts, self._head = False, None
+            logger.warning(
+                "%s %s; every sequence runs alone, which is exact and slower",
+                type(model).__name__, reason,
+            )  # fmt: skip
 
     def encode(self, problem: Problem) -> Prompt:
         """Render the prompt with the chat template, or as plain text where there is none."""
@@ -70,12 +74,26 @@ class CausalLM:
 
     def continuation(self, prompts: Sequence[Prompt], completions: int) -> Continuation:
         """Start rows from prompts."""
-        ids = [prompt.token_ids for prompt in prompts]
         kind = SharedContinuation if self.shares_prompts else PlainContinuation
-        return kind(self.module, ids, completions)
+        return kind(self.module, prompts, completions)
+
+    def share(self, prompt: Prompt) -> SharedPrompt | None:
+        """Run a prompt for several passes; see ``policies.base.Policy``."""
+        if not self.shares_prompts:
+            return None
+        packed, _ = pack([prompt.token_ids], device_of(self))
+        layers: dict[int, KeysValues] = {}
+        last = torch.tensor([len(prompt.token_ids) - 1], device=packed.position.device)
+        outputs = self._outputs(packed, PackedAttention(packed, kept=layers), last)
+        return SharedPrompt.of(len(prompt.token_ids), outputs, layers)
 
     def score(
-        self, tokens: Tokens, temperature: float, *, entropy_gradient: bool = False
+        self,
+        tokens: Tokens,
+        temperature: float,
+        *,
+        entropy_gradient: bool = False,
+        shared: SharedPrompt | None = None,
     ) -> TokenScores:
         """Log-probs and entropy of tokens; see ``policies.base.Policy``."""
         mask = tokens.mask
@@ -83,27 +101,61 @@ class CausalLM:
             nothing = torch.zeros(mask.shape, dtype=self.module.dtype, device=mask.device)
             return TokenScores(log_probs=nothing, entropy=nothing)
         chosen = tokens.token_ids[mask]
-        if self._head is not None:
-            packed, predictors = lay_out(tokens)
-            places, ids, back = distinct(predictors, chosen, self._head.out_features)
-            hidden = hidden_states(self.module, packed, places)
-            weight, bias = self._head.weight, self._head.bias
-            log_probs, nats = (
-                values.index_select(0, back)
-                for values in head_scores(
-                    hidden, weight, bias, ids, temperature, entropy_gradient=entropy_gradient
-                )
-            )
+        if self.shares_prompts:
+            outputs, ids, back = self._predictions(tokens, chosen, shared)
         else:
-            logits_of = shared_logits if self.shares_prompts else separate_logits
-            logits = logits_of(self.module, tokens)
-            log_probs = token_log_probs(logits, chosen, temperature)
-            nats = entropy(logits if entropy_gradient else logits.detach(), temperature)
+            outputs, ids, back = separate_logits(self.module, tokens), chosen, None
+        log_probs, nats = self._judge(outputs, ids, temperature, entropy_gradient)
+        if back is not None:
+            log_probs, nats = log_probs.index_select(0, back), nats.index_select(0, back)
         zeros = torch.zeros(mask.shape, dtype=log_probs.dtype, device=log_probs.device)
         return TokenScores(
             log_probs=zeros.masked_scatter(mask, log_probs),
             entropy=zeros.masked_scatter(mask, nats),
         )
+
+    def _predictions(
+        self, tokens: Tokens, chosen: Tensor, shared: SharedPrompt | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What predicts each distinct pair of a beginning and the token after it.
+
+        Returns:
+            Hidden states or logits ``[M, H or V]``, the tokens ``[M]``, and which of the pairs each
+            chosen token is, ``[mask.sum()]``.
+        """
+        packed, predictors = lay_out(tokens)
+        places, ids, back = distinct(predictors, chosen, self._vocabulary)
+        if shared is None:
+            return self._outputs(packed, PackedAttention(packed), places), ids, back
+        # All sequences begin with the prompt, whose last token predicts the first of each.
+        first = shared.prefix.tokens
+        packed, places = packed.behind(first), places - first
+        inside = places >= 0
+        last = shared.last.expand(int((~inside).sum()), -1)
+        if not inside.any():
+            return last, ids, back
+        rule = PackedAttention(packed, prefix=shared.prefix)
+        outputs = self._outputs(packed, rule, places[inside])
+        # By place, so that those of the prompt come first.
+        return torch.cat([last, outputs]), ids, back
+
+    def _outputs(self, packed: Packed, rule: Rule, keep: Tensor) -> Tensor:
+        """What the head sees at some places of a row, or gives where it is not a plain product."""
+        run = logits_of if self._head is None else hidden_states
+        row, position = packed.token_ids.unsqueeze(0), packed.position.unsqueeze(0)
+        return run(self.module, row, position, rule, keep)[0]
+
+    def _judge(
+        self, outputs: Tensor, ids: Tensor, temperature: float, entropy_gradient: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probs and entropy from what :meth:`_outputs` gives."""
+        if self._head is not None:
+            return head_scores(
+                outputs, self._head.weight, self._head.bias, ids, temperature,
+                entropy_gradient=entropy_gradient,
+            )  # fmt: skip
+        nats = entropy(outputs if entropy_gradient else outputs.detach(), temperature)
+        return token_log_probs(outputs, ids, temperature), nats
 
     def save(self, folder: Path) -> None:
         """Write a folder that ``AutoModelForCausalLM`` and ``AutoTokenizer`` load."""
@@ -133,102 +185,6 @@ def lay_out(batch: Tokens) -> tuple[Packed, Tensor]:
     return packed, places.gather(1, columns.clamp(max=places.shape[1] - 1))[batch.mask]
 
 
-def shared_logits(model: Any, batch: Tokens) -> Tensor:
-    """Logits that predict the batch's trained tokens, row by row: ``[mask.sum(), V]``.
-
-    Tokens enter the model once for each distinct beginning that they end, and the head sees each
-    place that predicts a trained token once.
-    """
-    packed, predictors = lay_out(batch)
-    places, back = torch.unique(predictors, return_inverse=True)
-    return run_row(model, packed, None, places).index_select(0, back)
-
-
-def separate_logits(model: Any, batch: Tokens) -> Tensor:
-    """The same logits with every sequence run alone, prompt included."""
-    parts = []
-    for row, (group, length) in enumerate(
-        zip(batch.group_index.tolist(), batch.lengths.tolist(), strict=True)
-    ):
-        prompt = list(batch.prompts[group].token_ids)
-        if length:
-            completion = batch.token_ids[row, :length].tolist()
-            logits = plain_logits(model, prompt + completion, len(prompt))
-            parts.append(logits[batch.mask[row, :length]])
-    return torch.cat(parts)
-
-
 def _max_positions(model: Any) -> int | None:
     limit: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return limit
-
-
-def _is_exact(model: Any) -> bool:
-    """Whether a prompt may be shared by its completions; says why not where it may not."""
-    reason = _why_not_exact(model)
-    if reason is not None:
-        logger.warning(
-            "%s %s; every sequence runs alone, which is exact and slower",
-            type(model).__name__, reason,
-        )  # fmt: skip
-    return reason is None
-
-
-@torch.no_grad()
-def _why_not_exact(model: Any) -> str | None:
-    """Compare the shared paths with separate sequences on a few tokens; None when they agree."""
-    # Such layers may have windows that count places in the row, beyond what a few tokens reach.
-    if not getattr(model, "_supports_attention_backend", False):
-        return "has layers that do not take their attention mask from outside"
-    prompts = [[3, 1, 4, 1, 5], [2, 3]]
-    completions = [[5, 3, 5], [5, 4], [1, 2]]
-    groups = [0, 0, 1]
-    wanted = [
-        plain_logits(model, prompts[group] + ids, len(prompts[group])).log_softmax(-1)
-        for group, ids in zip(groups, completions, strict=True)
-    ]
-    try:
-        difference = max(
-            _difference(_probe_scores(model, prompts, completions, groups), torch.cat(wanted)),
-            _difference(_probe_steps(model, prompts), torch.stack([wanted[0][1], wanted[2][1]])),
-        )
-    except torch.OutOfMemoryError:
-        raise
-    except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError,
-            ValueError) as error:  # fmt: skip
-        return f"does not take a prompt shared by its completions ({type(error).__name__}: {error})"
-    if difference > EXACT_WITHIN:
-        return f"has log-probs that a prompt shared by its completions changes by {difference:.1e}"
-    return None
-
-
-def _difference(found: Tensor, wanted: Tensor) -> float:
-    return float((found - wanted).abs().max())
-
-
-def _probe_scores(
-    model: Any, prompts: list[list[int]], completions: list[list[int]], groups: list[int]
-) -> Tensor:
-    """Log-probs through the training path."""
-    lengths = torch.tensor([len(ids) for ids in completions])
-    mask = torch.arange(3) < lengths.unsqueeze(1)
-    device = next(model.parameters()).device
-    flat = torch.tensor([token for ids in completions for token in ids])
-    tokens = Tokens(
-        prompts=tuple(Prompt(problem_id="", token_ids=tuple(ids)) for ids in prompts),
-        group_index=torch.tensor(groups, device=device),
-        token_ids=torch.zeros(mask.shape, dtype=torch.int64).masked_scatter(mask, flat).to(device),
-        lengths=lengths.to(device),
-        mask=mask.to(device),
-        sampling_log_probs=torch.zeros(mask.shape),
-    )
-    return shared_logits(model, tokens).log_softmax(-1)
-
-
-def _probe_steps(model: Any, prompts: list[list[int]]) -> Tensor:
-    """Log-probs of the second token through the generating path, after 5 and after 1."""
-    device = next(model.parameters()).device
-    rows = SharedContinuation(model, prompts, 1)
-    rows.advance(torch.tensor([0, 1], device=device), torch.tensor([5, 1], device=device))
-    logits, states = rows.logits()
-    return logits[states].log_softmax(-1)

@@ -1,81 +1,61 @@
-"""Calling a Hugging Face causal language model with masks and positions of our own."""
+"""Calling a Hugging Face causal language model with attention and positions of our own."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from verigrad.policies.packing import Packed, additive, may_attend
-
-Window = int | None
-WindowMask = Callable[[Window], Tensor]
-"""Gives the boolean mask for a sliding window's size, or for none."""
+from verigrad.batch import Tokens
+from verigrad.policies.attention import Rule, own_attention, rule_masks
 
 
-def run_row(model: Any, packed: Packed, cache: Any, keep: Tensor) -> Tensor:
-    """Run one row of tokens and apply the head to chosen places only.
+def hidden_states(
+    model: Any, token_ids: Tensor, position: Tensor, rule: Rule, keep: Tensor | None = None
+) -> Tensor:
+    """What the vocabulary head would see.
 
     Args:
         model: the language model.
-        packed: what is fed.
-        cache: an empty one, which takes the row's keys and values; None keeps none.
-        keep: int64, the places within the row that go through the head.
+        token_ids: ``[rows, tokens]`` int64.
+        position: of each token in its sequence, of the same shape.
+        rule: what its attention layers do.
+        keep: int64, the tokens of a single row whose states are wanted; None for all.
 
     Returns:
-        Logits, ``[len(keep), V]``.
+        ``[rows, tokens, H]``, or ``[1, len(keep), H]``.
     """
-    output = model(
-        input_ids=packed.token_ids.unsqueeze(0),
-        position_ids=packed.position.unsqueeze(0),
-        attention_mask=_row_masks(model, packed),
-        cache=cache,
-        use_cache=cache is not None,
-        logits_to_keep=keep,
-    )
-    logits: Tensor = output.logits[0]
-    return logits
+    with own_attention(model):
+        hidden: Tensor = model.base_model(
+            input_ids=token_ids,
+            position_ids=position,
+            attention_mask=rule_masks(model, rule),
+            use_cache=False,
+        ).last_hidden_state
+    # Not hidden[:, keep]: where a place repeats, the gradient of that is added up in any order.
+    return hidden if keep is None else hidden.index_select(1, keep)
 
 
-def run_step(
-    model: Any, token_ids: Tensor, position: Tensor, allowed: WindowMask, cache: Any
+def logits_of(
+    model: Any, token_ids: Tensor, position: Tensor, rule: Rule, keep: Tensor | int
 ) -> Tensor:
-    """Run one more token of each of N rows, ``[N]`` each, and extend the cache: ``[N, V]``.
+    """Logits ``[rows, tokens kept, V]``; as :func:`hidden_states`, the head included.
 
     Args:
         model: the language model.
-        token_ids: one per row.
+        token_ids: ``[rows, tokens]`` int64.
         position: of each token in its sequence.
-        allowed: the mask by window: ``[N, keys]``.
-        cache: keys and values so far, extended in place.
+        rule: what its attention layers do.
+        keep: int64, the tokens whose logits are wanted, or how many of the last.
     """
-    output = model(
-        input_ids=token_ids.unsqueeze(1),
-        position_ids=position.unsqueeze(1),
-        attention_mask=attention_masks(model, allowed, batched=True),
-        cache=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    )
-    logits: Tensor = output.logits[:, 0]
+    with own_attention(model):
+        logits: Tensor = model(
+            input_ids=token_ids,
+            position_ids=position,
+            attention_mask=rule_masks(model, rule),
+            use_cache=False,
+            logits_to_keep=keep,
+        ).logits
     return logits
-
-
-def hidden_states(model: Any, packed: Packed, keep: Tensor) -> Tensor:
-    """What the vocabulary head would see at chosen places of one row: ``[len(keep), H]``."""
-    output = model.base_model(
-        input_ids=packed.token_ids.unsqueeze(0),
-        position_ids=packed.position.unsqueeze(0),
-        attention_mask=_row_masks(model, packed),
-        use_cache=False,
-    )
-    hidden: Tensor = output.last_hidden_state[0]
-    # Not hidden[keep]: where a place repeats, the gradient of that is added up in any order.
-    return hidden.index_select(0, keep)
-
-
-def _row_masks(model: Any, packed: Packed) -> Any:
-    return attention_masks(model, lambda window: may_attend(packed, window), batched=False)
 
 
 @torch.no_grad()
@@ -95,38 +75,6 @@ def plain_head(model: Any) -> Any | None:
     return head if same else None
 
 
-def attention_masks(model: Any, allowed: WindowMask, *, batched: bool) -> Any:
-    """The additive mask, or one per kind of layer, as the model takes it."""
-    config = model.config.get_text_config()
-
-    def mask(window: Window) -> Tensor:
-        values = additive(allowed(window), model.dtype)
-        return values[:, None, None, :] if batched else values[None, None]
-
-    kinds = getattr(config, "layer_types", None)
-    window = getattr(config, "sliding_window", None)
-    if kinds is None:
-        return mask(window)
-    windows = {"full_attention": None, "sliding_attention": window}
-    return {kind: mask(windows[kind]) for kind in set(kinds)}
-
-
-def new_cache() -> Any:
-    """An empty cache that keeps every position, sliding windows included: masks do the rest."""
-    from transformers import DynamicCache
-
-    return DynamicCache()
-
-
-def layers_of(cache: Any) -> list[tuple[int, Tensor, Tensor]]:
-    """Index, keys and values ``[rows, heads, positions, width]`` of each layer that holds some."""
-    return [
-        (index, layer.keys, layer.values)
-        for index, layer in enumerate(cache.layers)
-        if layer.is_initialized
-    ]
-
-
 def plain_logits(model: Any, token_ids: list[int], first: int) -> Tensor:
     """Logits that predict the tokens from index ``first`` on, one sequence alone: ``[n, V]``.
 
@@ -137,3 +85,20 @@ def plain_logits(model: Any, token_ids: list[int], first: int) -> Tensor:
     keep = torch.arange(first - 1, len(token_ids) - 1, device=device)
     logits: Tensor = model(input_ids=inputs, use_cache=False, logits_to_keep=keep).logits[0]
     return logits
+
+
+def separate_logits(model: Any, batch: Tokens) -> Tensor:
+    """Logits that predict the batch's trained tokens, row by row: ``[mask.sum(), V]``.
+
+    Every sequence runs alone, prompt included.
+    """
+    parts = []
+    for row, (group, length) in enumerate(
+        zip(batch.group_index.tolist(), batch.lengths.tolist(), strict=True)
+    ):
+        prompt = list(batch.prompts[group].token_ids)
+        if length:
+            completion = batch.token_ids[row, :length].tolist()
+            logits = plain_logits(model, prompt + completion, len(prompt))
+            parts.append(logits[batch.mask[row, :length]])
+    return torch.cat(parts)

@@ -1,4 +1,4 @@
-"""Sequences laid end to end in one row, what they begin with in common once, and the masks for it.
+"""Sequences laid end to end in one row, what they begin with in common once, and its branches.
 
 Sequences that begin alike are the branches of a tree: a prompt stands in the row once, however many
 completions continue it, and so does whatever completions begin with together. The tokens stand in
@@ -12,6 +12,7 @@ sequences (Prefix Grouper, 2506.05433, states the argument for prompts). There i
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,6 +34,14 @@ class Packed:
 
     end: Tensor
     """``[N]``: the place behind the last token that continues this one, itself included."""
+
+    def behind(self, first: int) -> "Packed":
+        """The row without its first tokens, which all others continue."""
+        return Packed(
+            token_ids=self.token_ids[first:],
+            position=self.position[first:],
+            end=self.end[first:] - first,
+        )
 
 
 def pack(sequences: Sequence[Sequence[int]], device: str) -> tuple[Packed, Tensor]:
@@ -85,22 +94,94 @@ def distinct(places: Tensor, token_ids: Tensor, vocabulary: int) -> tuple[Tensor
     return pairs // vocabulary, pairs % vocabulary, back
 
 
-def may_attend(packed: Packed, window: int | None) -> Tensor:
-    """Which token each token attends to: ``[N, N]`` bool, queries by keys.
+SMALL = 128
+"""Branches of up to so many tokens are one block: fewer and larger products."""
+
+
+class Block(NamedTuple):
+    """A part of the row whose tokens attend to it, and to all of the blocks that it continues."""
+
+    start: int
+    stop: int
+    before: tuple[int, ...]
+    """Numbers of the blocks that it continues, from the start of its sequences on."""
+
+
+def blocks_of(end: Sequence[int], small: int = SMALL) -> list[Block]:
+    """Cut a row where it branches.
 
     Args:
-        packed: the tokens.
-        window: how many positions back a sliding window reaches, its own included; None for all.
+        end: of each token; see :class:`Packed`.
+        small: branches of up to so many tokens, together with others beside them, stay whole.
+
+    Returns:
+        The blocks, in the order of the row, of which they leave nothing out.
+
+    Example: a prompt of 200 tokens with two completions of 100 is [0, 200), and after it [200, 300)
+    and [300, 400), which both continue it.
     """
-    place = torch.arange(len(packed.end), device=packed.end.device)
-    query = place.unsqueeze(1)
-    allowed = (place <= query) & (query < packed.end)
+    blocks: list[Block] = []
+    waiting: list[tuple[int, int, tuple[int, ...]]] = [(0, len(end), ())]
+    while waiting:
+        start, stop, before = waiting.pop()
+        if start == stop:
+            continue
+        if stop - start <= small:
+            blocks.append(Block(start, stop, before))
+            continue
+        if end[start] - start <= small:
+            # Branches side by side that are small enough together.
+            behind = end[start]
+            while behind < stop and end[behind] - start <= small:
+                behind = end[behind]
+            blocks.append(Block(start, behind, before))
+            waiting.append((behind, stop, before))
+            continue
+        behind = start + 1
+        while behind < end[start] and end[behind] == end[start]:
+            behind += 1
+        blocks.append(Block(start, behind, before))
+        waiting.append((end[start], stop, before))
+        waiting.append((behind, end[start], (*before, len(blocks) - 1)))
+    return blocks
+
+
+def may_attend(
+    packed: Packed,
+    block: Block,
+    before: Sequence[Block],
+    window: int | None,
+    prefix: int = 0,
+) -> Tensor | None:
+    """Which keys each token of a block attends to.
+
+    Args:
+        packed: the tokens; positions count from the start of the prefix, if there is one.
+        block: whose tokens ask.
+        before: the blocks that it continues.
+        window: how many positions back a sliding window reaches, its own included; None for all.
+        prefix: how many tokens stand before the row, at positions from 0.
+
+    Returns:
+        ``[tokens of the block, keys]`` bool, the keys being those of the prefix, of the blocks
+        before and of the block; None where it has nothing before it and each token sees all up to
+        its own.
+    """
+    device = packed.end.device
+    own = torch.arange(block.start, block.stop, device=device)
+    query = own.unsqueeze(1)
+    inside = (own <= query) & (query < packed.end[own])
+    behind = sum(some.stop - some.start for some in before) + prefix
+    if window is None and behind == 0 and bool((packed.end[own] >= block.stop).all()):
+        return None
+    allowed = torch.cat([inside.new_ones(len(own), behind), inside], dim=1)
     if window is None:
         return allowed
-    return allowed & (packed.position.unsqueeze(1) - packed.position < window)
-
-
-def additive(allowed: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where attention is allowed and the lowest number elsewhere, as attention layers add it."""
-    lowest = torch.full((), torch.finfo(dtype).min, dtype=dtype, device=allowed.device)
-    return torch.where(allowed, torch.zeros_like(lowest), lowest)
+    position = torch.cat(
+        [
+            torch.arange(prefix, device=device),
+            *(packed.position[some.start : some.stop] for some in before),
+            packed.position[own],
+        ]
+    )
+    return allowed & (packed.position[own].unsqueeze(1) - position < window)

@@ -13,6 +13,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from verigrad.errors import ModelError
+from verigrad.policies.attention import attention_of, using_attention
 
 
 def recompute_layers(model: Any) -> None:
@@ -38,11 +39,18 @@ def recompute_layers(model: Any) -> None:
             "model.activation_checkpointing out"
         )
     for layer in layers:
-        layer.forward = partial(_run, layer.forward)
+        layer.forward = partial(_run, model, layer.forward)
 
 
-def _run(forward: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+def _run(model: Any, forward: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     if not torch.is_grad_enabled():
         return forward(*arguments, **named)
+    attention = attention_of(model)
+
+    def again(*arguments: Any, **named: Any) -> Any:
+        # The backward pass comes when the model has its ordinary attention back.
+        with using_attention(model, attention):
+            return forward(*arguments, **named)
+
     # Nothing in a layer is random in evaluation mode, so there is no random state to keep.
-    return checkpoint(forward, *arguments, use_reentrant=False, preserve_rng_state=False, **named)
+    return checkpoint(again, *arguments, use_reentrant=False, preserve_rng_state=False, **named)

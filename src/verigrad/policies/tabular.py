@@ -17,6 +17,7 @@ from verigrad.core.logprobs import entropy, token_log_probs
 from verigrad.errors import TaskError
 from verigrad.hashing import stable_hash
 from verigrad.policies.base import TokenScores
+from verigrad.policies.shared_prompt import SharedPrompt
 from verigrad.types import Problem, Prompt
 
 
@@ -71,10 +72,20 @@ class TabularPolicy:
         """The answers' numbers, separated by spaces."""
         return " ".join(str(token) for token in token_ids)
 
+    def share(self, prompt: Prompt) -> None:
+        """Nothing: a prompt is a row of the table, with no work to share."""
+        del prompt
+
     def score(
-        self, tokens: Tokens, temperature: float, *, entropy_gradient: bool = False
+        self,
+        tokens: Tokens,
+        temperature: float,
+        *,
+        entropy_gradient: bool = False,
+        shared: SharedPrompt | None = None,
     ) -> TokenScores:
         """Look the tokens up; see :class:`verigrad.policies.base.Policy`."""
+        del shared
         rows = torch.tensor([prompt.token_ids[0] for prompt in tokens.prompts])
         logits = self.table[rows[tokens.group_index], : tokens.mask.shape[1]]
         log_probs = token_log_probs(logits, tokens.token_ids, temperature)
@@ -86,8 +97,7 @@ class TabularPolicy:
 
     def continuation(self, prompts: Sequence[Prompt], completions: int) -> "TabularContinuation":
         """Start rows from prompts."""
-        rows = torch.tensor([prompt.token_ids[0] for prompt in prompts])
-        return TabularContinuation(self.table.detach()[rows], completions)
+        return TabularContinuation(self.table.detach(), prompts, completions)
 
     def save(self, folder: Path) -> None:
         """Write ``policy.safetensors`` and ``policy.json``."""
@@ -97,19 +107,33 @@ class TabularPolicy:
 
 
 class TabularContinuation:
-    """Rows that walk along the positions of the table; those of a problem are in one state."""
+    """Rows that walk along the positions of the table.
 
-    def __init__(self, table: Tensor, completions: int) -> None:
+    Those of a problem that started together are in one state.
+    """
+
+    def __init__(self, table: Tensor, prompts: Sequence[Prompt], completions: int) -> None:
         self._table = table
-        self._states = torch.arange(len(table)).repeat_interleave(completions)
-        self._position = 0
+        self._problem, self._position, self._states = (
+            torch.zeros(0, dtype=torch.int64) for _ in range(3)
+        )
+        self.admit(prompts, completions)
 
     def logits(self) -> tuple[Tensor, Tensor]:
-        """Logits ``[P, V]`` at the current position, and each live row's problem."""
-        return self._table[:, self._position], self._states
+        """Logits ``[S, V]`` at each state's position, and each live row's state."""
+        return self._table[self._problem, self._position], self._states
+
+    def admit(self, prompts: Sequence[Prompt], completions: int) -> None:
+        """Start more rows at the first position, behind those that live."""
+        problems = torch.tensor([prompt.token_ids[0] for prompt in prompts])
+        states = torch.arange(len(prompts)) + len(self._problem)
+        self._problem = torch.cat([self._problem, problems])
+        self._position = torch.cat([self._position, torch.zeros_like(problems)])
+        self._states = torch.cat([self._states, states.repeat_interleave(completions)])
 
     def advance(self, rows: Tensor, token_ids: Tensor) -> None:
         """Keep some rows and go to the next position."""
         del token_ids
-        self._states = self._states[rows]
-        self._position += 1
+        kept, self._states = torch.unique(self._states[rows], return_inverse=True)
+        self._problem = self._problem[kept]
+        self._position = self._position[kept] + 1

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from verigrad import machine
-from verigrad.batch import Tokens, passes_of
+from verigrad.batch import Pass, Tokens, passes_of
 from verigrad.config.fields import in_bytes
 from verigrad.errors import MemoryLimitError
 
@@ -170,7 +170,7 @@ class TokenBudget:
         self._running: tuple[int, int] | None = None
         self._reason: str | None = None
 
-    def passes(self, tokens: Tokens, rows: Sequence[int]) -> Iterator[list[int]]:
+    def passes(self, tokens: Tokens, rows: Sequence[int]) -> Iterator[Pass]:
         """Which rows go together, pass by pass; the next is cut when the one before is over.
 
         Raises:
@@ -178,15 +178,15 @@ class TokenBudget:
         """
         left = list(rows)
         while left:
-            for rows_of_pass, size in passes_of(tokens, left, self.tokens):
-                if self._watch is not None and not self._fits(self._watch, size):
-                    self._shrink(len(rows_of_pass), size, self._watch.words(size))
+            for some in passes_of(tokens, left, self.tokens):
+                if self._watch is not None and not self._fits(self._watch, some.tokens):
+                    self._shrink(len(some.rows), some.tokens, self._watch.words(some.tokens))
                     break
                 self._announce()
-                self._running = len(rows_of_pass), size
-                yield rows_of_pass
+                self._running = len(some.rows), some.tokens
+                yield some
                 self._running = None
-                done = set(rows_of_pass)
+                done = set(some.rows)
                 left = [row for row in left if row not in done]
 
     def run(self, work: Callable[[], Result]) -> Result:

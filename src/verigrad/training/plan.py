@@ -13,7 +13,6 @@ from typing import Any
 
 from verigrad.config import Config
 from verigrad.core.head import LOGITS_AT_ONCE
-from verigrad.engines.local import ROWS_AT_ONCE
 from verigrad.escaping import one_line
 from verigrad.policies.models import count_parameters, load_model_config
 from verigrad.tasks import Prepared, Split, Task, task_of
@@ -159,7 +158,7 @@ def _memory(config: Config, size: Size) -> int:
     activations = tokens * size.hidden * kept * FLOAT
     rows = config.sampling.problems * config.sampling.completions
     trained = LOGIT_TABLES * FLOAT * min(LOGITS_AT_ONCE, tokens * size.vocabulary)
-    drawn = DRAWN_LOGIT * min(ROWS_AT_ONCE, rows) * size.vocabulary
+    drawn = DRAWN_LOGIT * min(config.sampling.rows_at_once, rows) * size.vocabulary
     copy = CHECKPOINTED * FLOAT * size.parameters
     return LIBRARIES + states + copy + activations + max(trained, drawn)
 

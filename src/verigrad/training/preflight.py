@@ -29,7 +29,7 @@ from verigrad.training.memory import (
 from verigrad.training.trial import Shape, Taken, try_pass
 from verigrad.types import Prompt
 
-BOUNDS = {"cpu": (512, 2048), "cuda": (2048, 8192)}
+BOUNDS = {"cpu": (1024, 2048), "cuda": (2048, 8192)}
 """Of the budget that is chosen, by kind of device: a pass of fewer tokens is slower per token, and
 beyond the second attention compares mostly tokens that do not belong together."""
 

@@ -129,7 +129,7 @@ def _again(recorded: Recorded, setup: Setup) -> Replay:
         log_probs = policy.score(batch, temperature).log_probs
     return Replay(
         recorded=recorded,
-        loss=float(done[0].loss),
+        loss=float(done.output.loss),
         gradient_norm=norm,
         bad_parameter=first_bad_parameter(policy),
         bad_gradient=gradient,

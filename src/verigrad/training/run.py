@@ -106,7 +106,8 @@ def run_on(
     setup: Setup, state: TrainerState, folder: RunFolder, progress: Progress, runner: Runner
 ) -> RunResult:
     """Run from a state to the end, save the trained policy, and say what came of it."""
-    outcome = Trainer(setup, state, LocalEngine(setup.policy), folder, progress, runner).run()
+    engine = LocalEngine(setup.policy, setup.config.sampling.rows_at_once)
+    outcome = Trainer(setup, state, engine, folder, progress, runner).run()
     if outcome.finished:
         _save_final(setup, folder)
     records = read_metrics(folder.metrics)

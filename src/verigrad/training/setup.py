@@ -9,6 +9,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from verigrad import machine
 from verigrad.algorithms import Algorithm
 from verigrad.config import Config
 from verigrad.errors import ModelError
@@ -167,6 +168,8 @@ def load_policy(
         loaded = load_model(folder or config.model.name, device=device)
         if config.model.activation_checkpointing:
             recompute_layers(loaded.model)
+        if device == "cpu":
+            machine.keep_freed()
         return CausalLM(loaded.model, loaded.tokenizer, shares_prompts=shares_prompts)
     positions = config.sampling.max_new_tokens
     problems = finite(task)

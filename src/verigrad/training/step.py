@@ -1,6 +1,8 @@
 """One update of the policy: score a batch in passes, add up the gradient, clip it, step."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,6 +12,7 @@ from verigrad.batch import Batch, LossOutput, Measured, Tokens, select_rows
 from verigrad.core.corrections import off_policy_mask
 from verigrad.core.kl import k3
 from verigrad.policies.base import Policy, TokenScores
+from verigrad.policies.shared_prompt import SharedPrompt
 from verigrad.training.bad_updates import BadUpdate, likely_cause, whole_norm
 from verigrad.training.memory import TokenBudget, as_budget
 
@@ -28,7 +31,7 @@ class Update:
     """How many forward-backward passes the batch was cut into."""
 
     prompt_tokens: int
-    """Tokens of the prompts in the passes, each prompt once per pass it is in."""
+    """Tokens of prompts that were run; see :class:`Accumulated`."""
 
     updates: int = 1
     """How many updates these were."""
@@ -52,6 +55,7 @@ def loss_of(
     algorithm: Algorithm,
     temperature: float,
     entropy_coefficient: float = 0.0,
+    shared: SharedPrompt | None = None,
 ) -> LossOutput:
     """The loss of some rows of an update's batch, with gradient.
 
@@ -64,9 +68,10 @@ def loss_of(
         algorithm: gives the terms.
         temperature: that the completions were sampled at.
         entropy_coefficient: weight of the entropy bonus.
+        shared: the rows' only prompt, where it has been run for several passes.
     """
     bonus = batch.entropy_weights is not None and entropy_coefficient > 0
-    scores = policy.score(batch, temperature, entropy_gradient=bonus)
+    scores = policy.score(batch, temperature, entropy_gradient=bonus, shared=shared)
     new = scores.log_probs
     # Before the first update on a batch the old policy is this one: a ratio of 1, with a gradient.
     old = new.detach() if batch.old_log_probs is None else batch.old_log_probs
@@ -151,22 +156,63 @@ def measure(
     """
     shape = tokens.mask.shape
     old, entropy, other = (torch.zeros_like(tokens.sampling_log_probs) for _ in range(3))
-    rows = range(shape[0])
-    for part in as_budget(token_budget).passes(tokens, rows):
-        some = select_rows(tokens, part)
-        width = some.mask.shape[1]
-        with torch.no_grad():
-            scores = policy.score(some, temperature)
+    policies = [policy] if reference is None else [policy, reference]
+    with torch.no_grad():
+        for part, shared in _passes(policies, tokens, range(shape[0]), token_budget):
+            some = select_rows(tokens, part)
+            width = some.mask.shape[1]
+            scores = policy.score(some, temperature, shared=shared[0])
             old[part, :width] = scores.log_probs.to(old.dtype)
             entropy[part, :width] = scores.entropy.to(old.dtype)
             if reference is not None:
-                log_probs = reference.score(some, temperature).log_probs
+                log_probs = reference.score(some, temperature, shared=shared[1]).log_probs
                 other[part, :width] = log_probs.to(old.dtype)
     return Measured(
         old_log_probs=old,
         entropy=entropy,
         reference_log_probs=None if reference is None else other,
     )
+
+
+def _passes(
+    policies: Sequence[Policy], tokens: Tokens, rows: Sequence[int], budget: int | TokenBudget
+) -> Iterator[tuple[list[int], list[SharedPrompt | None]]]:
+    """Passes, and for each policy the prompt of a group that does not fit into one pass.
+
+    Such a prompt is run before the first pass of its group, and when all are over its gradient,
+    if the passes made one, goes backwards through it.
+    """
+    group: int | None = None
+    shared: list[SharedPrompt | None] = [None for _ in policies]
+    for some in as_budget(budget).passes(tokens, rows):
+        if some.group != group:
+            _backward(shared)
+            group = some.group
+            shared = [
+                None if group is None else policy.share(tokens.prompts[group])
+                for policy in policies
+            ]
+        yield some.rows, shared
+    _backward(shared)
+
+
+def _backward(shared: Sequence[SharedPrompt | None]) -> None:
+    for prompt in shared:
+        if prompt is not None:
+            prompt.backward()
+
+
+class Accumulated(NamedTuple):
+    """What is known once all passes of an update are over."""
+
+    output: LossOutput
+    """The loss and its diagnostics, over all passes."""
+
+    passes: int
+
+    prompt_tokens: int
+    """Tokens of prompts that were run: each in every pass it is in, but once where it was shared by
+    several."""
 
 
 def accumulate(
@@ -177,7 +223,7 @@ def accumulate(
     temperature: float,
     token_budget: int | TokenBudget,
     entropy_coefficient: float = 0.0,
-) -> tuple[LossOutput, list[Batch]] | None:
+) -> Accumulated | None:
     """Add the batch's gradient to the parameters', pass by pass; None when nothing trains.
 
     The gradient does not depend on the budget: weights are fixed, and passes only add up.
@@ -185,17 +231,21 @@ def accumulate(
     if entropy_coefficient == 0:
         # A bonus whose weight has been steered to 0 trains nothing.
         batch = replace(batch, entropy_weights=None)
-    passes: list[Batch] = []
     total: LossOutput | None = None
-    for rows in as_budget(token_budget).passes(batch, _that_train(batch)):
+    passes = prompt_tokens = 0
+    already: SharedPrompt | None = None
+    for rows, (shared,) in _passes([policy], batch, _that_train(batch), token_budget):
         part = select_rows(batch, rows)
-        passes.append(part)
-        output = loss_of(policy, part, algorithm, temperature, entropy_coefficient)
+        output = loss_of(policy, part, algorithm, temperature, entropy_coefficient, shared)
         output.loss.backward()
         # Without the graph behind it, so that a pass frees its memory.
         output = replace(output, loss=output.loss.detach())
         total = output if total is None else total + output
-    return None if total is None else (total, passes)
+        passes += 1
+        if shared is None or shared is not already:
+            prompt_tokens += sum(len(prompt.token_ids) for prompt in part.prompts)
+        already = shared
+    return None if total is None else Accumulated(total, passes, prompt_tokens)
 
 
 def _that_train(batch: Batch) -> list[int]:
@@ -244,7 +294,7 @@ def update(
     )
     if done is None:
         return None
-    output, passes = done
+    output = done.output
     norm = whole_norm(policy)
     if not (output.loss.isfinite() and norm.isfinite()):
         cause = likely_cause(policy, batch, output.loss)
@@ -255,6 +305,6 @@ def update(
     return Update(
         output=output,
         gradient_norm=float(norm),
-        passes=len(passes),
-        prompt_tokens=sum(len(p.token_ids) for part in passes for p in part.prompts),
+        passes=done.passes,
+        prompt_tokens=done.prompt_tokens,
     )
