@@ -8,6 +8,7 @@ says so once and runs every sequence alone.
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from verigrad.policies.continuation import PlainContinuation, SharedContinuation
 from verigrad.policies.forward import hidden_states, plain_head, plain_logits, run_row
 from verigrad.policies.models import render, stop_token_ids
 from verigrad.policies.packing import Packed, distinct, pack
+from verigrad.policies.precision import CastOnce, Precision, lower_layers
 from verigrad.policies.quiet import quiet_transformers
 from verigrad.types import Problem, Prompt
 
@@ -37,7 +39,14 @@ between batches of different sizes; a wrong mask or position moves them by 0.1 a
 class CausalLM:
     """Scores, continues and saves a causal language model."""
 
-    def __init__(self, model: Any, tokenizer: Any, *, shares_prompts: bool | None = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        shares_prompts: bool | None = None,
+        precision: Precision = "float32",
+    ) -> None:
         """Wrap a loaded model.
 
         Args:
@@ -46,6 +55,8 @@ class CausalLM:
             tokenizer: its tokenizer.
             shares_prompts: whether each prompt's work is shared by its completions; None finds
                 out whether that is exact for this model.
+            precision: what the layers compute in; a model whose head is not a layer of its own says
+                so and is left as it is.
         """
         self.module = model.eval()
         # The embedding of a padding id gets no gradient, and the padding id is often the stop id,
@@ -56,6 +67,8 @@ class CausalLM:
         self.max_positions = _max_positions(model)
         self.shares_prompts = _is_exact(model) if shares_prompts is None else shares_prompts
         self._head = plain_head(model) if self.shares_prompts else None
+        # After the checks, which are about masks and positions and must not see the rounding.
+        self.precision = precision if precision == "float32" else _lowered(model)
 
     def encode(self, problem: Problem) -> Prompt:
         """Render the prompt with the chat template, or as plain text where there is none."""
@@ -72,7 +85,8 @@ class CausalLM:
         """Start rows from prompts."""
         ids = [prompt.token_ids for prompt in prompts]
         kind = SharedContinuation if self.shares_prompts else PlainContinuation
-        return kind(self.module, ids, completions)
+        start = partial(kind, self.module, ids, completions)
+        return start() if self.precision == "float32" else CastOnce(self.module, start)
 
     def score(
         self, tokens: Tokens, temperature: float, *, entropy_gradient: bool = False
@@ -86,8 +100,8 @@ class CausalLM:
         if self._head is not None:
             packed, predictors = lay_out(tokens)
             places, ids, back = distinct(predictors, chosen, self._head.out_features)
-            hidden = hidden_states(self.module, packed, places)
             weight, bias = self._head.weight, self._head.bias
+            hidden = hidden_states(self.module, packed, places).to(weight.dtype)
             log_probs, nats = (
                 values.index_select(0, back)
                 for values in head_scores(
@@ -161,6 +175,17 @@ def separate_logits(model: Any, batch: Tokens) -> Tensor:
 def _max_positions(model: Any) -> int | None:
     limit: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return limit
+
+
+def _lowered(model: Any) -> Precision:
+    """The precision of a model whose layers were to compute in bfloat16."""
+    if lower_layers(model):
+        return "bfloat16"
+    logger.warning(
+        "the vocabulary head of %s is not a layer of its own; all of it computes in float32",
+        type(model).__name__,
+    )
+    return "float32"
 
 
 def _is_exact(model: Any) -> bool:
