@@ -89,7 +89,7 @@ def configs(draw: st.DrawFn) -> Config:
             for key in keys
         }
         if section == "model" and drawn["name"] == "tabular":
-            drawn["activation_checkpointing"] = False
+            drawn |= {"activation_checkpointing": False, "precision": "auto"}
         sections[section] = kind(**drawn)
     return Config(**sections)
 

@@ -97,8 +97,29 @@ def test_log_probs_and_gradients_are_those_of_sequences_alone(name):
 
 
 @pytest.mark.parametrize("name", SHARING | ALONE)
-def test_sampling_log_probs_are_those_of_sequences_alone(name):
+def test_in_bfloat16_log_probs_and_gradients_are_near_those_of_float32(name):
     policy = small(name)
+    wanted = scored(policy, alike())
+    lowered = CausalLM(
+        policy.module,
+        tiny_tokenizer(),
+        shares_prompts=policy.shares_prompts,
+        precision="bfloat16",
+    )
+    assert lowered.precision == "bfloat16"
+    found = scored(lowered, alike())
+    assert 0 < largest(found.log_probs - wanted.log_probs) < 0.03
+    assert 0 < relative_difference(found.gradients, wanted.gradients) < 0.03
+    assert gap_of(lowered) < 0.01
+
+
+@pytest.mark.parametrize("name", SHARING | ALONE)
+def test_sampling_log_probs_are_those_of_sequences_alone(name):
+    assert gap_of(small(name)) < WITHIN
+
+
+def gap_of(policy: CausalLM) -> float:
+    """Largest difference of sampling log-probs to those of the policy's sequences alone."""
     prompts = alike().prompts
     sampling = Sampling(max_new_tokens=10, stop_token_ids=(2,))
     draws = Draws(seed=0, purpose=Purpose.TRAIN, step=0)
@@ -110,5 +131,4 @@ def test_sampling_log_probs_are_those_of_sequences_alone(name):
     batch = make_batch(groups, preset("grpo"))
     assert batch is not None
     alone = CausalLM(policy.module, tiny_tokenizer(), shares_prompts=False)
-    difference = alone.score(batch, 1.0).log_probs - batch.sampling_log_probs
-    assert largest(difference) < WITHIN
+    return largest(alone.score(batch, 1.0).log_probs - batch.sampling_log_probs)

@@ -134,6 +134,7 @@ def test_a_damaged_run_resumes_or_says_why_not(file, run, tmp_path):
         *(("threads", value) for value in ("x", None, 0, -1, 1.5, True, 10**30, [1])),
         *(("token_budget", value) for value in ("x", 0, [])),
         *(("shares_prompts", value) for value in ("x", 1, None)),
+        *(("precision", value) for value in ("x", "auto", None, 16)),
         *(("device", value) for value in (5, None, ["cpu"], "nothing", "cuda:99")),
     ],
 )

@@ -70,6 +70,18 @@ def test_memory_is_libraries_states_one_pass_and_the_logits_of_a_moment(config, 
     assert found["memory"] == f"about {total / 1e9:.1f} GB" == "about 5.7 GB"
 
 
+def test_a_plan_in_bfloat16_says_so_and_has_smaller_activations(config, tmp_path, capsys):
+    # The weights once more in two bytes each; 14 vectors a layer and token in the place of 20.
+    states = ((4 + 3) * 4 + 2) * 22_688
+    activations = 1_000_000 * 2 * 32 * 14 * 4
+    total = 400_000_000 + states + activations + 3 * 4 * 2**24
+    budget = ["--run.token-budget", 1_000_000]
+    for keys in (["--model.precision", "bfloat16"], ["--run.device", "cuda"]):
+        found = planned(capsys, config, *budget, *keys)
+        assert found["model"].endswith(" all of them trained; layers compute in bfloat16")
+        assert found["memory"] == f"about {total / 1e9:.1f} GB" == "about 4.2 GB"
+
+
 def test_the_budget_and_the_limit_are_planned_as_far_as_they_are_known(config, capsys):
     found = planned(capsys, config)
     assert found["passes"] == (

@@ -264,7 +264,7 @@ def test_a_resume_takes_the_decisions_of_its_run(tmp_path, monkeypatch, capsys):
     run = tmp_path / "run"
     assert train(config, "--run.folder", run, "--run.steps", 2) == 0
     environment = json.loads((run / "environment.json").read_text())
-    environment["decisions"] |= {"shares_prompts": False, "threads": 1}
+    environment["decisions"] |= {"shares_prompts": False, "precision": "bfloat16", "threads": 1}
     (run / "environment.json").write_text(json.dumps(environment))
 
     made = []
@@ -276,7 +276,7 @@ def test_a_resume_takes_the_decisions_of_its_run(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(preparation, "CausalLM", Watched)
     assert resume(run, "--run.steps", 4) == 0
-    assert [policy.shares_prompts for policy in made] == [False]
+    assert [(policy.shares_prompts, policy.precision) for policy in made] == [(False, "bfloat16")]
     after = json.loads((run / "environment.json").read_text())
     assert after["decisions"] == environment["decisions"]
     assert after["reasons"] == environment["reasons"]

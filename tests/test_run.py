@@ -105,6 +105,7 @@ def test_the_environment_says_what_ran_and_what_was_decided(toy):
     }  # fmt: skip
     assert environment["decisions"] == {
         "threads": 1, "token_budget": 2048, "shares_prompts": True, "device": "cpu",
+        "precision": "float32",
     }  # fmt: skip
     assert environment["reasons"].keys() == {*environment["decisions"], "verifier"}
     assert environment["reasons"]["verifier"] == (

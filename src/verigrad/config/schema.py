@@ -86,17 +86,26 @@ class ModelConfig(Section):
     """Whether layers compute their activations again in the backward pass: the same bits in less
     memory and a third more time, for long completions."""
 
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """What the layers compute in; weights, gradients, the optimizer and the vocabulary head are
+    float32 always. "auto" is bfloat16 on a GPU and float32 on a CPU."""
+
     def __post_init__(self) -> None:
         """Refuse a table with layers.
 
         Raises:
-            ConfigError: it is to run layers again, of which it has none.
+            ConfigError: it is to run layers again, or in bfloat16, of which it has none.
         """
         super().__post_init__()
         if self.name == "tabular" and self.activation_checkpointing:
             raise ConfigError(
                 'model = "tabular" has no layers whose activations could be computed again; '
                 "remove model.activation_checkpointing"
+            )
+        if self.name == "tabular" and self.precision == "bfloat16":
+            raise ConfigError(
+                'model = "tabular" has no layers that could compute in bfloat16; remove '
+                "model.precision"
             )
 
 

@@ -8,6 +8,7 @@ says so once and runs every sequence alone.
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from verigrad.policies.exactness import why_not_exact
 from verigrad.policies.forward import hidden_states, logits_of, plain_head, separate_logits
 from verigrad.policies.models import render, stop_token_ids
 from verigrad.policies.packing import Packed, distinct, pack
+from verigrad.policies.precision import CastOnce, Precision, lower_layers
 from verigrad.policies.quiet import quiet_transformers
 from verigrad.policies.shared_prompt import SharedPrompt
 from verigrad.types import Problem, Prompt
@@ -34,7 +36,14 @@ logger = logging.getLogger("verigrad")
 class CausalLM:
     """Scores, continues and saves a causal language model."""
 
-    def __init__(self, model: Any, tokenizer: Any, *, shares_prompts: bool | None = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        shares_prompts: bool | None = None,
+        precision: Precision = "float32",
+    ) -> None:
         """Wrap a loaded model.
 
         Args:
@@ -43,6 +52,8 @@ class CausalLM:
             tokenizer: its tokenizer.
             shares_prompts: whether each prompt's work is shared by its completions; None finds
                 out whether that is exact for this model.
+            precision: what the layers compute in; a model whose head is not a layer of its own says
+                so and is left as it is.
         """
         self.module = model.eval()
         # The embedding of a padding id gets no gradient, and the padding id is often the stop id,
@@ -51,6 +62,7 @@ class CausalLM:
         self.tokenizer = tokenizer
         self.stop_token_ids = stop_token_ids(model, tokenizer)
         self.max_positions = _max_positions(model)
+        self.precision: Precision = "float32"
         self._vocabulary = model.get_input_embeddings().num_embeddings
         self.shares_prompts = shares_prompts is not False
         self._head = plain_head(model) if self.shares_prompts else None
@@ -60,6 +72,9 @@ class CausalLM:
                 "%s %s; every sequence runs alone, which is exact and slower",
                 type(model).__name__, reason,
             )  # fmt: skip
+        # After the checks, which are about masks and positions and must not see the rounding.
+        if precision == "bfloat16":
+            self.precision = _lowered(model)
 
     def encode(self, problem: Problem) -> Prompt:
         """Render the prompt with the chat template, or as plain text where there is none."""
@@ -75,7 +90,8 @@ class CausalLM:
     def continuation(self, prompts: Sequence[Prompt], completions: int) -> Continuation:
         """Start rows from prompts."""
         kind = SharedContinuation if self.shares_prompts else PlainContinuation
-        return kind(self.module, prompts, completions)
+        start = partial(kind, self.module, prompts, completions)
+        return start() if self.precision == "float32" else CastOnce(self.module, start)
 
     def share(self, prompt: Prompt) -> SharedPrompt | None:
         """Run a prompt for several passes; see ``policies.base.Policy``."""
@@ -150,10 +166,11 @@ class CausalLM:
     ) -> tuple[Tensor, Tensor]:
         """Log-probs and entropy from what :meth:`_outputs` gives."""
         if self._head is not None:
+            weight, bias = self._head.weight, self._head.bias
+            hidden = outputs.to(weight.dtype)
             return head_scores(
-                outputs, self._head.weight, self._head.bias, ids, temperature,
-                entropy_gradient=entropy_gradient,
-            )  # fmt: skip
+                hidden, weight, bias, ids, temperature, entropy_gradient=entropy_gradient
+            )
         nats = entropy(outputs if entropy_gradient else outputs.detach(), temperature)
         return token_log_probs(outputs, ids, temperature), nats
 
@@ -188,3 +205,14 @@ def lay_out(batch: Tokens) -> tuple[Packed, Tensor]:
 def _max_positions(model: Any) -> int | None:
     limit: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return limit
+
+
+def _lowered(model: Any) -> Precision:
+    """The precision of a model whose layers were to compute in bfloat16."""
+    if lower_layers(model):
+        return "bfloat16"
+    logger.warning(
+        "the vocabulary head of %s is not a layer of its own; all of it computes in float32",
+        type(model).__name__,
+    )
+    return "float32"

@@ -128,18 +128,27 @@ class StepAttention:
 
     def __call__(self, layer: int, heads: Heads, window: Window) -> Tensor:
         """Attend; see ``policies.attention.Rule``."""
-        keys, values = self._columns.put(layer, heads.key, heads.value)
-        prompt_keys, prompt_values = self._prompts.layers[layer]
-        states, count = heads.query.shape[:2]
-        query = heads.query.view(states, keys.shape[1], -1, heads.query.shape[-1])
-        scores = torch.cat(
-            [self._by_prompt(query, prompt_keys.transpose(2, 3)), query @ keys.transpose(2, 3)],
-            dim=-1,
+        # Layers in bfloat16 train in kernels that round the factors, and multiply in float32.
+        kind = heads.value.dtype
+        exact = torch.promote_types(kind, torch.float32)
+        query, key, value, prompt_keys, prompt_values = (
+            side.to(kind).to(exact)
+            for side in (heads.query, heads.key, heads.value, *self._prompts.layers[layer])
         )
-        by_head = scores.view(states, count, 1, -1)
-        shares = shares_of(by_head, self._mask(window, scores.dtype), heads).view(scores.shape)
-        of_prompt, of_own = shares.split([prompt_keys.shape[2], keys.shape[2]], dim=-1)
-        attended: Tensor = self._by_prompt(of_prompt, prompt_values) + of_own @ values
+        with torch.autocast(query.device.type, enabled=False):
+            keys, values = self._columns.put(layer, key, value)
+            states, count = query.shape[:2]
+            grouped = query.view(states, keys.shape[1], -1, query.shape[-1])
+            of_prompt = self._by_prompt(grouped, prompt_keys.transpose(2, 3))
+            scores = torch.cat([of_prompt, grouped @ keys.transpose(2, 3)], dim=-1)
+            by_head = scores.view(states, count, 1, -1)
+            shares = shares_of(by_head, self._mask(window, exact), heads).view(scores.shape)
+            if kind != exact:
+                # They round before they normalise, when the largest is 1.
+                most = shares.amax(dim=-1, keepdim=True)
+                shares = (shares / most).to(kind).to(exact) * most
+            of_prompt, of_own = shares.split([prompt_keys.shape[2], keys.shape[2]], dim=-1)
+            attended: Tensor = self._by_prompt(of_prompt, prompt_values) + of_own @ values
         return attended.reshape(states, count, 1, -1)
 
     def _by_prompt(self, rows: Tensor, table: Tensor) -> Tensor:

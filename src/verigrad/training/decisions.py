@@ -7,11 +7,13 @@ the decisions of its run instead of measuring again.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
 from verigrad.config.schema import MOST_THREADS
 from verigrad.machine import cores
+from verigrad.policies.precision import PRECISIONS, Precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,9 @@ class Decisions:
     device: str
     """Where the policy lives."""
 
+    precision: Precision
+    """What the layers of a language model compute in; a table is float32."""
+
     def __post_init__(self) -> None:
         """Refuse what is none: a file that holds decisions may be damaged.
 
@@ -43,6 +48,7 @@ class Decisions:
             and self.token_budget >= 1
             and type(self.shares_prompts) is bool
             and type(self.device) is str
+            and self.precision in PRECISIONS
         ):
             raise ValueError(f"{self} has a value that is none")
 
@@ -72,6 +78,13 @@ def choose_device(name: str) -> str:
     if name != "auto":
         return name
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def choose_precision(name: Precision | Literal["auto"], device: str) -> Precision:
+    """The precision that a configuration names; "auto" is bfloat16 on a GPU."""
+    if name != "auto":
+        return name
+    return "bfloat16" if device.startswith("cuda") else "float32"
 
 
 def _time(work: Callable[[], object], threads: int) -> float:

@@ -3,8 +3,9 @@
 Memory is an estimate of the process's peak: weights, gradients and the two moments of AdamW are
 exact; activations are those of one pass at the token budget, with about 20 vectors of the hidden
 size kept per layer and token (with activation checkpointing one a layer, and 20 in the one that is
-run again); logits are those that exist at a time, in training and when a token of every completion
-is drawn; to which come the copy that a checkpoint is written from, and Python with its libraries.
+run again; in bfloat16 the room of 14, beside the weights as they were cast); logits are those that
+exist at a time, in training and when a token of every completion is drawn; to which come the copy
+that a checkpoint is written from, and Python with its libraries.
 """
 
 from collections.abc import Sequence
@@ -15,8 +16,10 @@ from verigrad.config import Config
 from verigrad.core.head import LOGITS_AT_ONCE
 from verigrad.escaping import one_line
 from verigrad.policies.models import count_parameters, load_model_config
+from verigrad.policies.precision import Precision
 from verigrad.tasks import Prepared, Split, Task, task_of
 from verigrad.training.checks import checked_algorithm
+from verigrad.training.decisions import choose_precision
 from verigrad.training.folder import check_free
 from verigrad.training.memory import SHARE, available, in_words, limit_of
 from verigrad.training.preflight import BOUNDS, DEFAULT, bounded
@@ -24,7 +27,9 @@ from verigrad.training.problems import checked_split, describe_split, finite
 from verigrad.training.setup import device_for
 
 FLOAT = 4
-VECTORS_PER_LAYER = 20
+HALF = 2
+"""Bytes of a weight in bfloat16."""
+VECTORS_PER_LAYER = {"float32": 20, "bfloat16": 14}
 LIBRARIES = 400_000_000
 CHECKPOINTED = 3
 """Numbers per parameter in a checkpoint: the weight and two moments."""
@@ -62,7 +67,8 @@ def plan(config: Config) -> str:
     rows = sampling.problems * sampling.completions
     lines = {
         "task": f"{task.name}: {describe_split(parts)}",
-        "model": f"{config.model.name}: {size.parameters:,} parameters, all of them trained",
+        "model": f"{config.model.name}: {size.parameters:,} parameters, all of them trained"
+        + ("; layers compute in bfloat16" if _precision(config) == "bfloat16" else ""),
         "algorithm": algorithm.name,
         "a step": f"{sampling.problems} problems x {sampling.completions} completions = {rows} "
         f"completions of at most {sampling.max_new_tokens} tokens = at most "
@@ -148,13 +154,21 @@ def _limit(config: Config) -> str:
     return f"{in_words(limit)} of memory ({why}); passes get smaller before it is reached"
 
 
+def _precision(config: Config) -> Precision:
+    return choose_precision(config.model.precision, device_for(config))
+
+
 def _memory(config: Config, size: Size) -> int:
     referred = config.algorithm.kl not in (None, "off")
     states = (5 if referred else 4) * FLOAT * size.parameters
     tokens = _tokens(config)
-    kept = size.layers * VECTORS_PER_LAYER
+    precision = _precision(config)
+    if precision == "bfloat16":
+        states += HALF * size.parameters
+    vectors = VECTORS_PER_LAYER[precision]
+    kept = size.layers * vectors
     if config.model.activation_checkpointing:
-        kept = size.layers + VECTORS_PER_LAYER
+        kept = size.layers + vectors
     activations = tokens * size.hidden * kept * FLOAT
     rows = config.sampling.problems * config.sampling.completions
     trained = LOGIT_TABLES * FLOAT * min(LOGITS_AT_ONCE, tokens * size.vocabulary)

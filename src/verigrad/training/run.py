@@ -159,6 +159,8 @@ def _announce(
         f"{config.sampling.completions} completions; {describe_split(setup.split)}; "
         f"{setup.reasons['threads']}"
     )
+    if setup.decisions.precision == "bfloat16":
+        progress.note("layers compute in bfloat16; weights, gradients and the head are float32")
     if setup.preflight:
         progress.note(setup.preflight.words)
     of_task = setup.task.notes if isinstance(setup.task, Prepared) else ()

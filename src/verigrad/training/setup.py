@@ -16,6 +16,7 @@ from verigrad.errors import ModelError
 from verigrad.policies.base import Policy
 from verigrad.policies.causal_lm import CausalLM
 from verigrad.policies.models import load_model
+from verigrad.policies.precision import Precision
 from verigrad.policies.recompute import recompute_layers
 from verigrad.policies.tabular import TabularPolicy
 from verigrad.tasks import Mixture, Split, Task, task_of
@@ -24,7 +25,12 @@ from verigrad.training.checks import (
     check_lengths,
     checked_algorithm,
 )
-from verigrad.training.decisions import Decisions, choose_device, choose_threads
+from verigrad.training.decisions import (
+    Decisions,
+    choose_device,
+    choose_precision,
+    choose_threads,
+)
 from verigrad.training.preflight import DEFAULT, Preflight, preflight
 from verigrad.training.problems import checked_split, finite, render_prompts
 from verigrad.types import Problem, Prompt, Sampling
@@ -113,7 +119,8 @@ def prepare(config: Config, task: Task | None = None, decided: Decisions | None 
     device = decided.device if decided else device_for(config)
     check_device(device)
     shares = decided.shares_prompts if decided else None
-    policy = load_policy(config, task, device, shares_prompts=shares)
+    precision = decided.precision if decided else None
+    policy = load_policy(config, task, device, shares_prompts=shares, precision=precision)
     prompts = render_prompts(config, parts, policy)
     sampling = Sampling(
         temperature=config.sampling.temperature,
@@ -151,6 +158,7 @@ def load_policy(
     folder: str | None = None,
     *,
     shares_prompts: bool | None = None,
+    precision: Precision | None = None,
 ) -> Policy:
     """Make the policy that a configuration names, or load what a run saved in a folder.
 
@@ -160,6 +168,7 @@ def load_policy(
         device: where a language model goes.
         folder: another model of the same kind to load instead, or "tabular" for a fresh table.
         shares_prompts: the decision of the run that is resumed; None finds out.
+        precision: the same; None is what the configuration says for the device.
 
     Raises:
         ModelError: there is no such model, or it cannot be used.
@@ -170,7 +179,12 @@ def load_policy(
             recompute_layers(loaded.model)
         if device == "cpu":
             machine.keep_freed()
-        return CausalLM(loaded.model, loaded.tokenizer, shares_prompts=shares_prompts)
+        return CausalLM(
+            loaded.model,
+            loaded.tokenizer,
+            shares_prompts=shares_prompts,
+            precision=precision or choose_precision(config.model.precision, device),
+        )
     positions = config.sampling.max_new_tokens
     problems = finite(task)
     ids = [problems[index].id for index in range(len(problems))]
@@ -202,9 +216,13 @@ def _reference(
     if name == "start":
         reference = copy.deepcopy(policy)
     else:
-        reference = load_policy(config, task, device, name)
+        reference = load_policy(config, task, device, name, precision=_precision(policy))
     reference.module.requires_grad_(False)
     return reference
+
+
+def _precision(policy: Policy) -> Precision:
+    return policy.precision if isinstance(policy, CausalLM) else "float32"
 
 
 def _saved_table(folder: Path) -> torch.Tensor:
@@ -251,12 +269,14 @@ def _decide(
         token_budget=budget,
         shares_prompts=shares,
         device=device,
+        precision=_precision(policy),
     )
     reasons = {
         "threads": why,
         "token_budget": f"run.token_budget = {config.run.token_budget}",
         "shares_prompts": "exact for this model" if shares else "not exact for this model",
         "device": f'run.device = "{config.run.device}"',
+        "precision": f'model.precision = "{config.model.precision}"',
     }
     return decisions, reasons
 
