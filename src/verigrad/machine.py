@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path("/")
 """Where Linux shows its files; a test has a tree of its own."""
 
-MMAP_MAX, TRIM_THRESHOLD, TOP_PAD = -4, -1, -2
+MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
 """Names of options in glibc's ``malloc.h``: pieces got from the system one by one, at most; free
 bytes at the end of the heap above which they are given back; bytes by which it grows."""
 
@@ -51,7 +51,7 @@ def keep_freed() -> None:
     """
     choose = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if choose is not None:
-        for option, value in ((MMAP_MAX, 0), (TRIM_THRESHOLD, 2**31 - 1), (TOP_PAD, 2**26)):
+        for option, value in ((MMAP_THRESHOLD, 2**25), (TRIM_THRESHOLD, 2**31 - 1)):
             choose(option, value)
 
 

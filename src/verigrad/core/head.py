@@ -56,16 +56,19 @@ class _Head(torch.autograd.Function):
         scale: float,
     ) -> tuple[Tensor, Tensor]:
         log_probs, normalisers, entropies = [], [], []
-        kept = None
+        products, spare = _tables(hidden, weight), _tables(hidden, weight)
         for some, ids in _chunks(weight, hidden, token_ids):
-            logits = _logits(some, weight, bias, scale)
-            # A single chunk may stay for the backward pass: no more logits exist at a time.
-            kept = logits if len(some) == len(hidden) else None
-            normaliser = logits.logsumexp(dim=-1)
+            logits = _logits(some, weight, bias, scale, products)
+            largest = logits.amax(dim=-1)
+            # Of one table and another, as new ones would be pages of zeros first.
+            shares = torch.sub(logits, largest.unsqueeze(-1), out=spare[: len(some)]).exp_()
+            total = shares.sum(dim=-1)
+            normaliser = largest + total.log()
             log_probs.append(logits.gather(-1, ids.unsqueeze(-1)).squeeze(-1) - normaliser)
-            probabilities = (logits - normaliser.unsqueeze(-1)).exp_()
-            entropies.append(normaliser - probabilities.mul_(logits).sum(dim=-1))
+            entropies.append(normaliser - shares.mul_(logits).sum(dim=-1) / total)
             normalisers.append(normaliser)
+        # The logits of a single chunk may stay for the backward pass: no more exist at a time.
+        kept = products if len(normalisers) == 1 else None
         entropy = torch.cat(entropies)
         ctx.save_for_backward(
             hidden, weight, bias, token_ids, torch.cat(normalisers), entropy, kept
@@ -83,13 +86,19 @@ class _Head(torch.autograd.Function):
         weight_gradient = torch.zeros_like(weight) if for_weight else None
         bias_gradient = torch.zeros_like(bias) if for_bias else None
         start = 0
+        products = _tables(hidden, weight)
         for some, ids, normaliser, entropy, by_log_prob, by_entropy in _chunks(
             weight, hidden, token_ids, normalisers, entropies, log_prob_gradient, entropy_gradient
         ):
-            logits = _logits(some, weight, bias, ctx.scale) if kept is None else kept
-            gradient = _logit_gradient(
-                logits - normaliser.unsqueeze(-1), ids, entropy, by_log_prob, by_entropy
-            ).mul_(ctx.scale).to(hidden.dtype)  # fmt: skip
+            if kept is None:
+                logits = _logits(some, weight, bias, ctx.scale, products)
+            else:
+                logits = kept
+            centred = torch.sub(logits, normaliser.unsqueeze(-1), out=products[: len(some)])
+            gradient = _logit_gradient(centred, ids, entropy, by_log_prob, by_entropy)
+            if ctx.scale != 1.0:
+                gradient *= ctx.scale
+            gradient = gradient.to(hidden.dtype)
             if hidden_gradient is not None:
                 torch.mm(gradient, weight, out=hidden_gradient[start : start + len(some)])
             if weight_gradient is not None:
@@ -102,18 +111,36 @@ class _Head(torch.autograd.Function):
 
 def _chunks(weight: Tensor, *values: Tensor) -> Any:
     """The same few rows of each value, so that a chunk's logits stay below LOGITS_AT_ONCE."""
-    rows = max(1, LOGITS_AT_ONCE // weight.shape[0])
+    rows = _rows_at_once(weight)
     return zip(*(value.split(rows) for value in values), strict=True)
 
 
-def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, scale: float) -> Tensor:
-    logits = hidden @ weight.T if bias is None else torch.addmm(bias, hidden, weight.T)
-    if logits.dtype not in (torch.float32, torch.float64):
-        logits = logits.float()
+def _rows_at_once(weight: Tensor) -> int:
+    return max(1, LOGITS_AT_ONCE // weight.shape[0])
+
+
+def _tables(hidden: Tensor, weight: Tensor) -> Tensor:
+    """Room for the logits of the largest chunk, in float32 at least."""
+    rows = min(len(hidden), _rows_at_once(weight))
+    dtype = torch.promote_types(hidden.dtype, torch.float32)
+    return hidden.new_empty(rows, weight.shape[0], dtype=dtype)
+
+
+def _logits(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, scale: float, table: Tensor
+) -> Tensor:
+    """Scaled logits of a chunk, in the first rows of a table."""
+    logits = table[: len(hidden)]
+    if logits.dtype == hidden.dtype:
+        torch.mm(hidden, weight.T, out=logits)
+    else:
+        logits.copy_(hidden @ weight.T)
+    if bias is not None:
+        logits += bias
+    if scale != 1.0:
+        logits *= scale
     # A logit of -inf has probability 0, and 0 * -inf would be no number.
-    return (logits if scale == 1.0 else logits.mul_(scale)).clamp_(
-        min=torch.finfo(logits.dtype).min
-    )
+    return logits.clamp_(min=torch.finfo(logits.dtype).min)
 
 
 def _logit_gradient(
