@@ -229,9 +229,12 @@ def rows_that_train(batch: "Batch") -> list[tuple[Ids, Ids]]:
 def compared(needs: list[Need], rates: Rates, seconds: list[float]) -> dict[str, Any]:
     """The least time, each of the needs after the other, beside that which was taken."""
     limit = sum(need.seconds(rates) for need in needs)
+    flops, moved = sum(need.flops for need in needs), sum(need.bytes for need in needs)
     return {
-        "flops": sum(need.flops for need in needs),
-        "bytes": sum(need.bytes for need in needs),
+        "flops": flops,
+        "bytes": moved,
+        "seconds_of_flops": flops / rates.flops,
+        "seconds_of_bytes": moved / rates.bytes,
         "limit_seconds": limit,
         "seconds": seconds,
         "share": round(limit / statistics.median(seconds), 3),
