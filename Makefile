@@ -43,6 +43,8 @@ bench: $(READY)  ## every benchmark, that of learning for each of SEEDS; hours
 	$(BIN)/python benchmarks/sandbox.py --seed 0
 	$(BIN)/python benchmarks/preflight.py
 	$(BIN)/python benchmarks/scaling.py --seed 0
+	$(BIN)/python benchmarks/limit.py --seed 0
+	$(BIN)/python benchmarks/compiled.py --seed 0
 	$(BIN)/python benchmarks/peer.py --seed 0
 
 exercise: $(EXERCISE)/.ready  ## grade the exercise's solution, and its empty starter

@@ -80,12 +80,14 @@ def compare(name: str, signal: str, seed: int) -> None:
         make_model(WORKS[name], Path(folder) / "model")
         sides = {side: run_side(side, name, signal, seed, folder) for side in ("verigrad", "trl")}
     ours, peer = sides["verigrad"], sides["trl"]
-    ratio = statistics.median(peer["seconds"]) / statistics.median(ours["seconds"])
+    seconds = {side: statistics.median(found["seconds"]) for side, found in sides.items()}
+    ratio = seconds["trl"] / seconds["verigrad"]
     record = {
         "command": f"python benchmarks/peer.py --work {name} --signal {signal} --seed {seed}",
         "work": asdict(WORKS[name]),
         "signal": signal,
         **sides,
+        "tokens_per_second": {side: round(ours["tokens"] / took) for side, took in seconds.items()},
         "time_trl_over_verigrad": round(ratio, 2),
         "memory_verigrad_over_trl": round(ours["peak_gb"] / peer["peak_gb"], 2),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",

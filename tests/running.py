@@ -4,6 +4,7 @@ The other processes are forked from a server that has imported torch once; they 
 can be killed.
 """
 
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -11,6 +12,7 @@ import sys
 import time
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import verigrad
@@ -83,6 +85,17 @@ processes.set_forkserver_preload(
         "transformers.models.auto.tokenization_auto",
     ]
 )
+
+
+def load_benchmark(name: str) -> ModuleType:
+    """A script of ``benchmarks`` as a module."""
+    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "benchmarks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def write_tiny_run(folder: Path) -> Path:

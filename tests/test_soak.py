@@ -1,12 +1,10 @@
 """A long run stays as it is: memory, open files, live objects and step time."""
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from running import REPOSITORY
+from running import load_benchmark
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/statm").exists(), reason="it reads /proc, which is not here"
@@ -15,13 +13,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def soak() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("soak", REPOSITORY / "benchmarks" / "soak.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["soak"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_benchmark("soak")
 
 
 @pytest.mark.thorough
