@@ -90,10 +90,7 @@ class _Head(torch.autograd.Function):
         for some, ids, normaliser, entropy, by_log_prob, by_entropy in _chunks(
             weight, hidden, token_ids, normalisers, entropies, log_prob_gradient, entropy_gradient
         ):
-            if kept is None:
-                logits = _logits(some, weight, bias, ctx.scale, products)
-            else:
-                logits = kept
+            logits = _logits(some, weight, bias, ctx.scale, products) if kept is None else kept
             centred = torch.sub(logits, normaliser.unsqueeze(-1), out=products[: len(some)])
             gradient = _logit_gradient(centred, ids, entropy, by_log_prob, by_entropy)
             if ctx.scale != 1.0:
