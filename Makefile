@@ -42,6 +42,7 @@ bench: $(READY)  ## every benchmark, that of learning for each of SEEDS; hours
 	set -e; for seed in $(SEEDS); do $(BIN)/python benchmarks/addition.py --seed $$seed; done
 	$(BIN)/python benchmarks/sandbox.py --seed 0
 	$(BIN)/python benchmarks/preflight.py
+	$(BIN)/python benchmarks/head.py --seed 0
 	$(BIN)/python benchmarks/scaling.py --seed 0
 	$(BIN)/python benchmarks/limit.py --seed 0
 	$(BIN)/python benchmarks/compiled.py --seed 0

@@ -50,6 +50,7 @@ COPIED = 1 << 27
 """Numbers of the plain copy: 512 MiB, more than a processor's own memory holds."""
 
 RATE_REPEATS = 9
+STEPS = 15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +121,7 @@ def measured(work: Work, folder: Path, repeats: int, seed: int) -> dict[str, Any
     """The machine's rates, and generating and training beside what they need."""
     import torch
 
+    from verigrad import machine
     from verigrad.policies.causal_lm import CausalLM
     from verigrad.policies.models import load_model
     from verigrad.training.preflight import bounded
@@ -127,6 +129,7 @@ def measured(work: Work, folder: Path, repeats: int, seed: int) -> dict[str, Any
 
     rates = rates_of_machine()
     loaded = load_model(str(folder / "model"), device="cpu")
+    machine.keep_freed()
     policy = CausalLM(loaded.model, loaded.tokenizer)
     sizes = sizes_of(policy.module)
     generate = generator(work, policy, seed)
@@ -155,6 +158,7 @@ def measured(work: Work, folder: Path, repeats: int, seed: int) -> dict[str, Any
         "trained": asdict(trained),
         "generation": compared(steps, rates, times(generate, repeats)),
         "training": compared([a_pass], rates, times(train, repeats)),
+        "token_step": [token_step(policy, rows) for rows in (1, work.problems * work.completions)],
     }
 
 
@@ -172,6 +176,33 @@ def rates_of_machine() -> Rates:
         flops=2 * SIDE**3 / statistics.median(multiplying),
         bytes=2 * FLOAT32 * COPIED / statistics.median(copying),
     )
+
+
+def token_step(policy: "CausalLM", rows: int) -> dict[str, float]:
+    """Milliseconds of one more token of some rows, and of the products in it when called bare."""
+    import torch
+
+    from verigrad.types import Prompt
+
+    model = policy.module
+    weights = [part.weight for part in model.modules() if isinstance(part, torch.nn.Linear)]
+    inputs = [torch.randn(rows, weight.shape[1]) for weight in weights]
+    everyone = torch.arange(rows)
+    with torch.inference_mode():
+        # Each row goes on with a token of its own, so that no two are the same.
+        live = policy.continuation([Prompt(problem_id="", token_ids=(1, 2, 3))], rows)
+        step = times(lambda: live.advance(everyone, everyone), STEPS)
+        bare = times(
+            lambda: [
+                torch.nn.functional.linear(x, w) for x, w in zip(inputs, weights, strict=True)
+            ],
+            STEPS,
+        )
+    return {
+        "rows": rows,
+        "milliseconds": round(1000 * statistics.median(step), 1),
+        "bare_products": round(1000 * statistics.median(bare), 1),
+    }
 
 
 def generator(work: Work, policy: "CausalLM", seed: int) -> Callable[[], "list[Group]"]:

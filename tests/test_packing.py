@@ -155,10 +155,19 @@ def test_a_row_is_cut_where_it_branches():
     prompt, one, other = [1] * 200, [2] * 100, [3] * 100
     row, _ = pack([[*prompt, *one], [*prompt, *other]], "cpu")
     blocks = blocks_of(row.end.tolist())
-    assert blocks == [(0, 200, ()), (200, 300, (0,)), (300, 400, (0,))]
+    assert blocks == [(0, 200, (), False), (200, 300, (0,), False), (300, 400, (0,), False)]
     assert may_attend(row, blocks[0], [], None) is None
     short = pack([[*prompt, number] for number in range(2, 60)], "cpu")[0]
-    assert blocks_of(short.end.tolist()) == [(0, 200, ()), (200, 258, (0,))]
+    assert blocks_of(short.end.tolist()) == [(0, 200, (), False), (200, 258, (0,), True)]
+
+
+def test_a_long_sequence_is_cut_so_that_there_is_no_table_of_all_its_pairs():
+    row, _ = pack([list(range(2500))], "cpu")
+    blocks = blocks_of(row.end.tolist())
+    assert [block[:3] for block in blocks] == [
+        (0, 1024, ()), (1024, 2048, (0,)), (2048, 2500, (0, 1))
+    ]  # fmt: skip
+    assert torch.equal(attended(row), torch.ones(2500, 2500).tril().bool())
 
 
 def test_tokens_behind_a_prefix_see_all_of_it_and_a_window_counts_its_positions():

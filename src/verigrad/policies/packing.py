@@ -97,6 +97,9 @@ def distinct(places: Tensor, token_ids: Tensor, vocabulary: int) -> tuple[Tensor
 SMALL = 128
 """Branches of up to so many tokens are one block: fewer and larger products."""
 
+LONG = 1024
+"""Most tokens of a block, so that no table of all pairs of a long sequence is made."""
+
 
 class Block(NamedTuple):
     """A part of the row whose tokens attend to it, and to all of the blocks that it continues."""
@@ -106,9 +109,12 @@ class Block(NamedTuple):
     before: tuple[int, ...]
     """Numbers of the blocks that it continues, from the start of its sequences on."""
 
+    branches: bool
+    """Whether some token of it is not continued by all that follow in the block."""
+
 
 def blocks_of(end: Sequence[int], small: int = SMALL) -> list[Block]:
-    """Cut a row where it branches.
+    """Cut a row where it branches, and after LONG tokens.
 
     Args:
         end: of each token; see :class:`Packed`.
@@ -121,26 +127,30 @@ def blocks_of(end: Sequence[int], small: int = SMALL) -> list[Block]:
     and [300, 400), which both continue it.
     """
     blocks: list[Block] = []
+
+    def add(start: int, stop: int, before: tuple[int, ...]) -> None:
+        blocks.append(Block(start, stop, before, min(end[start:stop]) < stop))
+
     waiting: list[tuple[int, int, tuple[int, ...]]] = [(0, len(end), ())]
     while waiting:
         start, stop, before = waiting.pop()
         if start == stop:
             continue
         if stop - start <= small:
-            blocks.append(Block(start, stop, before))
+            add(start, stop, before)
             continue
         if end[start] - start <= small:
             # Branches side by side that are small enough together.
             behind = end[start]
             while behind < stop and end[behind] - start <= small:
                 behind = end[behind]
-            blocks.append(Block(start, behind, before))
+            add(start, behind, before)
             waiting.append((behind, stop, before))
             continue
         behind = start + 1
-        while behind < end[start] and end[behind] == end[start]:
+        while behind < min(end[start], start + LONG) and end[behind] == end[start]:
             behind += 1
-        blocks.append(Block(start, behind, before))
+        add(start, behind, before)
         waiting.append((end[start], stop, before))
         waiting.append((behind, end[start], (*before, len(blocks) - 1)))
     return blocks
@@ -172,7 +182,7 @@ def may_attend(
     query = own.unsqueeze(1)
     inside = (own <= query) & (query < packed.end[own])
     behind = sum(some.stop - some.start for some in before) + prefix
-    if window is None and behind == 0 and bool((packed.end[own] >= block.stop).all()):
+    if window is None and behind == 0 and not block.branches:
         return None
     allowed = torch.cat([inside.new_ones(len(own), behind), inside], dim=1)
     if window is None:
