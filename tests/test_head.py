@@ -90,6 +90,27 @@ def test_no_table_of_all_logits_is_ever_made(monkeypatch):
     assert made == [4 * V, 4 * V, 2 * V] * 2
 
 
+@pytest.mark.parametrize("at_once", [4 * V, 100 * V])
+def test_going_backwards_twice_gives_the_same_gradient_twice(monkeypatch, at_once):
+    """Logits that stay for the backward pass are still there after it."""
+    monkeypatch.setattr(head, "LOGITS_AT_ONCE", at_once)
+    hidden, weight = torch.randn(10, H, requires_grad=True), torch.randn(V, H, requires_grad=True)
+    ids = torch.arange(10)
+    scores = head_scores(hidden, weight, None, ids, 0.7, entropy_gradient=True)
+    other = head_scores(2 * hidden, weight, None, ids, 0.7)
+    upstream = torch.randn(2, 10)
+    first, second = (
+        torch.autograd.grad(
+            (scores[0] * upstream[0] + scores[1] * upstream[1]).sum() + other[0].sum(),
+            [hidden, weight],
+            retain_graph=True,
+        )
+        for _ in range(2)
+    )
+    assert torch.equal(first[0], second[0])
+    assert torch.equal(first[1], second[1])
+
+
 def test_a_model_that_caps_its_logits_has_no_plain_head():
     """Gemma 2 squashes its logits, which the product with the head's weights leaves out."""
     from transformers import Gemma2Config, Gemma2ForCausalLM
