@@ -111,6 +111,20 @@ def test_going_backwards_twice_gives_the_same_gradient_twice(monkeypatch, at_onc
     assert torch.equal(first[1], second[1])
 
 
+def test_a_token_that_cannot_be_has_no_gradient_and_takes_none_of_the_others_away():
+    bias = torch.zeros(V)
+    bias[3] = -torch.inf
+    hidden, weight = torch.randn(4, H, requires_grad=True), torch.randn(V, H)
+    scores = head_scores(
+        hidden, weight, bias, torch.tensor([0, 1, 2, 4]), 1.0, entropy_gradient=True
+    )
+    (found,) = torch.autograd.grad((scores[0] - 5 * scores[1]).sum(), hidden)
+    possible = torch.arange(V) != 3
+    logits = (hidden @ weight.T)[:, possible]
+    wanted = token_log_probs(logits, torch.tensor([0, 1, 2, 3]), 1.0) - 5 * entropy(logits, 1.0)
+    assert torch.allclose(found, torch.autograd.grad(wanted.sum(), hidden)[0], atol=1e-5)
+
+
 def test_a_model_that_caps_its_logits_has_no_plain_head():
     """Gemma 2 squashes its logits, which the product with the head's weights leaves out."""
     from transformers import Gemma2Config, Gemma2ForCausalLM

@@ -161,13 +161,20 @@ def test_a_row_is_cut_where_it_branches():
     assert blocks_of(short.end.tolist()) == [(0, 200, (), False), (200, 258, (0,), True)]
 
 
-def test_a_long_sequence_is_cut_so_that_there_is_no_table_of_all_its_pairs():
-    row, _ = pack([list(range(2500))], "cpu")
+def test_a_long_completion_is_cut_and_a_long_prompt_is_not():
+    prompt = list(range(1500))
+    row, _ = pack([[*prompt, *range(2000, 4500)], [*prompt, 5000]], "cpu")
     blocks = blocks_of(row.end.tolist())
     assert [block[:3] for block in blocks] == [
-        (0, 1024, ()), (1024, 2048, (0,)), (2048, 2500, (0, 1))
-    ]  # fmt: skip
-    assert torch.equal(attended(row), torch.ones(2500, 2500).tril().bool())
+        (0, 1500, ()),
+        (1500, 2524, (0,)),
+        (2524, 3548, (0, 1)),
+        (3548, 4000, (0, 1, 2)),
+        (4000, 4001, (0,)),
+    ]
+    wanted = torch.ones(4001, 4001).tril().bool()
+    wanted[4000, 1500:4000] = False
+    assert torch.equal(attended(row), wanted)
 
 
 def test_tokens_behind_a_prefix_see_all_of_it_and_a_window_counts_its_positions():

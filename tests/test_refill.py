@@ -114,7 +114,7 @@ def test_columns_that_nobody_needs_any_more_and_prompts_without_rows_are_forgott
     assert rows._columns.positions.shape == (2, 11)
     rows.advance(torch.tensor([1]), torch.tensor([7]))
     assert rows._columns.positions.tolist() == [[1, 2]]
-    assert rows._prompts.positions.shape[0] == 1
+    assert rows._prompts.positions.tolist() == [[0]]
 
 
 def test_a_run_generates_as_many_rows_at_once_as_its_configuration_says(tmp_path):

@@ -1,5 +1,7 @@
 """A group that does not fit into one pass: its prompt is run once, forwards and backwards."""
 
+import weakref
+
 import pytest
 import torch
 from ragged import (
@@ -17,6 +19,7 @@ from tiny import KINDS, exact_policy, keep_dtype_in_norms, tiny_model, tiny_toke
 from verigrad.batch import make_batch
 from verigrad.policies.causal_lm import CausalLM
 from verigrad.policies.recompute import recompute_layers
+from verigrad.policies.shared_prompt import SharedPrompt
 from verigrad.training.memory import MemoryWatch, PassCost, TokenBudget
 from verigrad.training.step import Accumulated, accumulate, measure
 
@@ -123,3 +126,64 @@ def test_passes_that_get_smaller_within_a_group_change_no_gradient():
     assert budget.tokens < 60
     assert done.passes > 4
     assert relative_difference(gradients(policy), wanted) < 1e-12
+
+
+class Memory(MemoryWatch):
+    """Memory in which a token takes a byte; what lives is told by the test."""
+
+    lives = 0
+
+    def used(self) -> int:
+        return type(self).lives
+
+    def needed(self, tokens: int) -> int:
+        return tokens
+
+    def words(self, tokens: int) -> str:
+        return f"{self.used()} are in use and {tokens} more are needed"
+
+
+def test_a_prompt_that_is_in_memory_is_not_counted_again():
+    """A prompt of 40 lives through its passes; each has 9 tokens or fewer on top of it."""
+    policy = exact_policy("llama")
+    batch = make_batch(ragged_groups(LONG[:1]), preset("grpo"), dtype=torch.float64)
+    cost = PassCost(fixed=0.0, per_token=1.0, per_pair=0.0)
+    Memory.lives = 0
+    watch = Memory(limit=50, device="cpu", cost=cost, module=policy.module)
+    budget = TokenBudget(50, watch)
+    for some in budget.passes(batch, range(6)):
+        assert (some.group, some.prompt) == (0, 40)
+        Memory.lives = 40
+    assert some.last
+    assert budget.tokens == 50
+
+
+def test_the_prompt_of_a_group_is_over_before_the_next_pass_is_looked_at(monkeypatch):
+    events = []
+    backward = SharedPrompt.backward
+    monkeypatch.setattr(
+        SharedPrompt, "backward", lambda self: (events.append("prompt"), backward(self))
+    )
+    passes = TokenBudget.passes
+
+    def watched(self, tokens, rows):
+        for some in passes(self, tokens, rows):
+            events.append("pass")
+            yield some
+
+    monkeypatch.setattr(TokenBudget, "passes", watched)
+    trained(exact_policy("llama"), 50)
+    first = events.index("prompt")
+    assert events[:first] == ["pass"] * 4
+    assert events.count("prompt") == 1
+    assert len(events) > first + 1
+
+
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_a_prompt_that_is_not_used_is_not_kept(recomputed):
+    model = tiny_model("llama")
+    if recomputed:
+        recompute_layers(model)
+    policy = CausalLM(model, tiny_tokenizer(), shares_prompts=True)
+    keys = weakref.ref(policy.share(ragged_batch().prompts[1]).sources[1])
+    assert keys() is None

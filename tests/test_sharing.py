@@ -27,6 +27,8 @@ from transformers import (
     LlamaForCausalLM,
     MambaConfig,
     MambaForCausalLM,
+    OlmoConfig,
+    OlmoForCausalLM,
     PreTrainedModel,
 )
 
@@ -145,7 +147,73 @@ def test_a_token_that_does_not_train_has_no_log_prob_and_leaves_the_others_as_th
         assert largest(part - torch.where(some.mask, whole, 0.0)) < 1e-6
 
 
+@pytest.mark.parametrize(("kind", "minds"), [("llama", False), ("mistral", True)])
+def test_a_window_in_the_configuration_counts_where_the_model_minds_it(kind, minds):
+    """Any key may stand in a configuration; a few tokens do not reach beyond a window of 16."""
+    model = tiny_model(kind, dtype=torch.float64, sliding_window=16)
+    policy = CausalLM(model, tiny_tokenizer())
+    assert policy.shares_prompts
+    assert model.config.sliding_window == 16
+    batch = ragged_batch(torch.float64, shape=((40, (9, 3)),))
+    alone = CausalLM(model, tiny_tokenizer(), shares_prompts=False)
+    found, wanted = scored(policy, batch), scored(alone, batch)
+    assert largest(found.log_probs - wanted.log_probs) < 1e-6
+    without = tiny_model(kind, dtype=torch.float64, sliding_window=64)
+    far = scored(CausalLM(without, tiny_tokenizer(), shares_prompts=False), batch)
+    assert (largest(far.log_probs - wanted.log_probs) > 0.1) is minds
+
+
+def test_a_model_without_gains_and_biases_shares_too():
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 64}
+    config = OlmoConfig(**sizes, num_attention_heads=4, pad_token_id=0, eos_token_id=2)
+    policy = CausalLM(OlmoForCausalLM(config), tiny_tokenizer())
+    assert all(value.dim() > 1 for value in policy.module.parameters())
+    assert policy.shares_prompts
+    policy.module.requires_grad_(False)
+    assert CausalLM(policy.module, tiny_tokenizer()).shares_prompts
+
+
+@pytest.mark.parametrize(
+    ("rope", "limit"),
+    [
+        ({"rope_type": "default"}, 512),
+        ({"rope_type": "dynamic", "factor": 2.0}, 512),
+        (
+            {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4,
+             "original_max_position_embeddings": 64},
+            64,
+        ),
+    ],
+)  # fmt: skip
+def test_a_model_ends_where_its_positions_would_change_those_before(rope, limit):
+    model = tiny_model("llama", rope_parameters={"rope_theta": 10_000.0} | rope)
+    assert CausalLM(model, tiny_tokenizer()).max_positions == limit
+
+
 # Models whose prompt cannot be shared
+
+
+class DoublesGradients(LlamaForCausalLM):
+    """Has a gradient of its own where masks come from outside."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        forward = self.model.forward
+
+        def doubled(*args, **kwargs):
+            output = forward(*args, **kwargs)
+            if kwargs.get("attention_mask") is not None:
+                hidden = output.last_hidden_state
+                output.last_hidden_state = 2 * hidden - hidden.detach()
+            return output
+
+        self.model.forward = doubled
+
+
+def test_a_model_whose_gradient_is_another_one_runs_its_sequences_alone(caplog):
+    model = randomised(DoublesGradients(tiny_config("llama")))
+    assert not CausalLM(model, tiny_tokenizer()).shares_prompts
+    assert "has gradients that a prompt shared by its completions changes by" in caplog.text
 
 
 class DeafToPositions(LlamaForCausalLM):

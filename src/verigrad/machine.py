@@ -9,8 +9,8 @@ ROOT = Path("/")
 """Where Linux shows its files; a test has a tree of its own."""
 
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
-"""Names of options in glibc's ``malloc.h``: pieces got from the system one by one, at most; free
-bytes at the end of the heap above which they are given back; bytes by which it grows."""
+"""Names of options in glibc's ``malloc.h``: bytes of a piece from which on it is got from the
+system, and given back, alone; free bytes at the end of the heap above which they are given back."""
 
 
 def cores() -> int:
@@ -47,7 +47,7 @@ def keep_freed() -> None:
     """Have the C library keep memory that is freed for the next use, until :func:`give_back`.
 
     By default glibc gives large pieces back at once and gets them again as pages of zeros, at every
-    step the same gigabytes, which takes a tenth of its time.
+    step the same gigabytes. That takes most of the time of drawing tokens from a large vocabulary.
     """
     choose = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if choose is not None:

@@ -70,6 +70,12 @@ class Pass(NamedTuple):
     group: int | None = None
     """Where the pass is a part of one group that does not fit into a pass: which group."""
 
+    prompt: int = 0
+    """Of the tokens of such a pass, those of the prompt."""
+
+    last: bool = False
+    """Whether it is the last part of the group."""
+
 
 def passes_of(tokens: Tokens, rows: Sequence[int], token_budget: int) -> Iterator[Pass]:
     """Cut rows into passes, which are scored together.
@@ -129,11 +135,11 @@ def _cut(
     used = 0
     for row, length, added in lengths:
         if current and used + added > token_budget:
-            yield Pass(sorted(current), used, group)
+            yield Pass(sorted(current), used, group, prompt)
             current, used = [], 0
         used += added if current else prompt + length
         current.append(row)
-    yield Pass(sorted(current), used, group)
+    yield Pass(sorted(current), used, group, prompt, last=True)
 
 
 def _added(completions: Sequence[Sequence[int]]) -> list[int]:

@@ -155,7 +155,8 @@ class SamplingConfig(Section):
     """Longest completion in tokens, the stop token included."""
 
     rows_at_once: PositiveInt = 256
-    """Most completions generated side by side; when some end, those of the next problem begin."""
+    """Most completions generated side by side; when some end, those of the next problem begin.
+    Those of one problem start together, even where they are more."""
 
 
 @dataclass(frozen=True, kw_only=True)

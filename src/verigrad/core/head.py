@@ -136,8 +136,8 @@ def _logits(
         logits += bias
     if scale != 1.0:
         logits *= scale
-    # A logit of -inf has probability 0, and 0 * -inf would be no number.
-    return logits.clamp_(min=torch.finfo(logits.dtype).min)
+    # A logit of -inf has probability 0, and 0 * -inf would be no number, nor would what overflows.
+    return logits.clamp_(min=torch.finfo(logits.dtype).min / 2**20)
 
 
 def _logit_gradient(

@@ -101,7 +101,10 @@ class CausalLM:
         layers: dict[int, KeysValues] = {}
         last = torch.tensor([len(prompt.token_ids) - 1], device=packed.position.device)
         outputs = self._outputs(packed, PackedAttention(packed, kept=layers), last)
-        return SharedPrompt.of(len(prompt.token_ids), outputs, layers)
+        shared = SharedPrompt.of(len(prompt.token_ids), outputs, layers)
+        # What the graph may refer to would otherwise hold the graph.
+        layers.clear()
+        return shared
 
     def score(
         self,
@@ -203,8 +206,21 @@ def lay_out(batch: Tokens) -> tuple[Packed, Tensor]:
 
 
 def _max_positions(model: Any) -> int | None:
-    limit: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    return limit
+    """Most positions that the model knows, whatever is beside a sequence.
+
+    Some models encode positions in another way as soon as one in the row is beyond the length that
+    they were first trained with (LongRoPE, dynamic NTK): then those of the tokens before mean
+    something else than when these were sampled. Such a model ends at that length here.
+    """
+    config = model.config.get_text_config()
+    limit: int | None = getattr(config, "max_position_embeddings", None)
+    rope = getattr(config, "rope_parameters", None) or {}
+    changing = [
+        some.get("original_max_position_embeddings", limit)
+        for some in (rope, *(value for value in rope.values() if isinstance(value, dict)))
+        if some.get("rope_type") in ("longrope", "dynamic")
+    ]
+    return min((length for length in (limit, *changing) if length is not None), default=None)
 
 
 def _lowered(model: Any) -> Precision:

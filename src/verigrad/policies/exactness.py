@@ -19,6 +19,9 @@ between batches of different sizes; a wrong mask or position moves them by 0.1 a
 GRADIENT_WITHIN = 1e-2
 """Largest difference of the gradient, relative to it: sums move it by 1e-4, a mistake by 0.1."""
 
+TINY = 1e-30
+"""Keeps a gradient of zeros from dividing."""
+
 PROMPTS = ((3, 1, 4, 1, 5), (2, 3))
 COMPLETIONS = ((5, 3, 5), (5, 4), (1, 2))
 GROUPS = (0, 0, 1)
@@ -27,8 +30,8 @@ GROUPS = (0, 0, 1)
 def why_not_exact(policy: Policy) -> str | None:
     """Compare the fast paths with separate sequences; None when they agree.
 
-    Log-probs and gradients of training with prompts in the row and with a prompt of its own, and
-    log-probs while generating.
+    Log-probs and their gradient in training, and log-probs with a prompt that is run for several
+    passes and while generating.
     """
     # Such layers may have windows that count places in the row, beyond what a few tokens reach.
     if not getattr(policy.module, "_supports_attention_backend", False):
@@ -48,7 +51,7 @@ def why_not_exact(policy: Policy) -> str | None:
             _largest(behind[first.mask] - alone[:5]),
             _largest(_second_tokens(policy, tokens) - alone[[1, 6]]),
         )
-        apart = _largest(gradients[1] - gradients[0]) / _largest(gradients[0])
+        apart = _largest(gradients[1] - gradients[0]) / max(_largest(gradients[0]), TINY)
     except torch.OutOfMemoryError:
         raise
     except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError,
@@ -79,8 +82,16 @@ def _tokens(groups: tuple[int, ...], device: str) -> Tokens:
 
 
 def _gradient(module: nn.Module, log_probs: Tensor) -> Tensor:
-    """Of some sum of the log-probs, with respect to what is small: gains and biases."""
-    small = [value for value in module.parameters() if value.requires_grad and value.dim() == 1]
+    """Of some sum of the log-probs, with respect to what is small: gains and biases, if any.
+
+    One zero where nothing trains.
+    """
+    training = sorted(
+        (value for value in module.parameters() if value.requires_grad), key=Tensor.numel
+    )
+    small = [value for value in training if value.dim() == 1] or training[:1]
+    if not small:
+        return torch.zeros(1, device=log_probs.device)
     weights = torch.arange(1, len(log_probs) + 1, device=log_probs.device)
     gradients = torch.autograd.grad((log_probs * weights).sum(), small, allow_unused=True)
     return torch.cat([gradient for gradient in gradients if gradient is not None])

@@ -24,11 +24,12 @@ def hidden_states(
     Returns:
         ``[rows, tokens, H]``, or ``[1, len(keep), H]``.
     """
+    masks = rule_masks(model, rule)
     with own_attention(model):
         hidden: Tensor = model.base_model(
             input_ids=token_ids,
             position_ids=position,
-            attention_mask=rule_masks(model, rule),
+            attention_mask=masks,
             use_cache=False,
         ).last_hidden_state
     # Not hidden[:, keep]: where a place repeats, the gradient of that is added up in any order.
@@ -47,11 +48,12 @@ def logits_of(
         rule: what its attention layers do.
         keep: int64, the tokens whose logits are wanted, or how many of the last.
     """
+    masks = rule_masks(model, rule)
     with own_attention(model):
         logits: Tensor = model(
             input_ids=token_ids,
             position_ids=position,
-            attention_mask=rule_masks(model, rule),
+            attention_mask=masks,
             use_cache=False,
             logits_to_keep=keep,
         ).logits

@@ -48,11 +48,16 @@ class PromptKeys:
         )
 
     def selected(self, prompts: Tensor) -> "PromptKeys":
-        """Those of some prompts."""
+        """Those of some prompts, in as many columns as the longest of these has tokens."""
+        lengths = self.lengths[prompts]
+        first = self.positions.shape[1] - int(lengths.max())
         return PromptKeys(
-            layers={layer: (k[prompts], v[prompts]) for layer, (k, v) in self.layers.items()},
-            positions=self.positions[prompts],
-            lengths=self.lengths[prompts],
+            layers={
+                layer: (keys[prompts, :, first:], values[prompts, :, first:])
+                for layer, (keys, values) in self.layers.items()
+            },
+            positions=self.positions[prompts, first:],
+            lengths=lengths,
         )
 
     def joined(self, other: "PromptKeys") -> "PromptKeys":

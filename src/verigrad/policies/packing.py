@@ -98,7 +98,8 @@ SMALL = 128
 """Branches of up to so many tokens are one block: fewer and larger products."""
 
 LONG = 1024
-"""Most tokens of a block, so that no table of all pairs of a long sequence is made."""
+"""Most tokens of a block that continues others: what it attends to needs a table of pairs, in which
+the later half of a long one would be empty."""
 
 
 class Block(NamedTuple):
@@ -114,7 +115,7 @@ class Block(NamedTuple):
 
 
 def blocks_of(end: Sequence[int], small: int = SMALL) -> list[Block]:
-    """Cut a row where it branches, and after LONG tokens.
+    """Cut a row where it branches, and what continues others after LONG tokens.
 
     Args:
         end: of each token; see :class:`Packed`.
@@ -148,7 +149,8 @@ def blocks_of(end: Sequence[int], small: int = SMALL) -> list[Block]:
             waiting.append((behind, stop, before))
             continue
         behind = start + 1
-        while behind < min(end[start], start + LONG) and end[behind] == end[start]:
+        most = min(end[start], start + LONG) if before else end[start]
+        while behind < most and end[behind] == end[start]:
             behind += 1
         add(start, behind, before)
         waiting.append((end[start], stop, before))

@@ -43,7 +43,7 @@ def evaluate(model_or_run: str, config: Config) -> str:
     )
     side = "held-out" if parts.held_out else "training"
     lines = [f"{model_or_run} on {len(problems)} {side} problems of {task.name}"]
-    engine = LocalEngine(policy)
+    engine = LocalEngine(policy, config.sampling.rows_at_once)
     draws = Draws(seed=config.run.seed, purpose=Purpose.EVALUATE, step=0)
     with opened(task.verifier, config.verifier) as verifier:
         for name, how, number in (

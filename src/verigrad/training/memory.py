@@ -177,15 +177,19 @@ class TokenBudget:
             MemoryLimitError: a single row does not fit.
         """
         left = list(rows)
+        begun: int | None = None
         while left:
             for some in passes_of(tokens, left, self.tokens):
-                if self._watch is not None and not self._fits(self._watch, some.tokens):
-                    self._shrink(len(some.rows), some.tokens, self._watch.words(some.tokens))
+                # The prompt of a group that is cut is in memory from its first pass on.
+                new = some.tokens - (some.prompt if some.group == begun else 0)
+                if self._watch is not None and not self._fits(self._watch, new):
+                    self._shrink(len(some.rows), some.tokens, self._watch.words(new))
                     break
                 self._announce()
                 self._running = len(some.rows), some.tokens
                 yield some
                 self._running = None
+                begun = some.group
                 done = set(some.rows)
                 left = [row for row in left if row not in done]
 

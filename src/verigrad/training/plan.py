@@ -172,7 +172,8 @@ def _memory(config: Config, size: Size) -> int:
     activations = tokens * size.hidden * kept * FLOAT
     rows = config.sampling.problems * config.sampling.completions
     trained = LOGIT_TABLES * FLOAT * min(LOGITS_AT_ONCE, tokens * size.vocabulary)
-    drawn = DRAWN_LOGIT * min(config.sampling.rows_at_once, rows) * size.vocabulary
+    side_by_side = max(config.sampling.completions, min(config.sampling.rows_at_once, rows))
+    drawn = DRAWN_LOGIT * side_by_side * size.vocabulary
     copy = CHECKPOINTED * FLOAT * size.parameters
     return LIBRARIES + states + copy + activations + max(trained, drawn)
 

@@ -31,7 +31,7 @@ from verigrad.types import Prompt
 
 BOUNDS = {"cpu": (1024, 2048), "cuda": (2048, 8192)}
 """Of the budget that is chosen, by kind of device: a pass of fewer tokens is slower per token, and
-beyond the second attention compares mostly tokens that do not belong together."""
+one of more than the second is no faster and takes more memory."""
 
 DEFAULT = BOUNDS["cpu"][1]
 """The budget where nothing has to be measured."""

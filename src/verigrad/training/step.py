@@ -193,6 +193,9 @@ def _passes(
                 for policy in policies
             ]
         yield some.rows, shared
+        if some.last:
+            _backward(shared)
+            group, shared = None, [None for _ in policies]
     _backward(shared)
 
 
