@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from verigrad.config import SamplingConfig
 from verigrad.core.logprobs import tempered, token_log_probs
 from verigrad.core.sampling import as_int64, draw_tokens, uniform
 from verigrad.engines.base import Draws, Finished
@@ -12,7 +13,7 @@ from verigrad.errors import BadNumbersError
 from verigrad.policies.base import Continuation, Policy, device_of
 from verigrad.types import Completion, Finish, Prompt, Sampling
 
-ROWS_AT_ONCE = 256
+ROWS_AT_ONCE = SamplingConfig.rows_at_once
 """Most completions generated side by side, which bounds the memory of their keys and values."""
 
 

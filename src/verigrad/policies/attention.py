@@ -12,16 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, Protocol
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from verigrad.policies.packing import Block, Packed, blocks_of, may_attend
+from verigrad.policies.windows import Window, windows_of
 
 NAME = "verigrad"
-Window = int | None
 KeysValues = tuple[Tensor, Tensor]
 """``[1 or S, heads of keys, tokens, width]`` each."""
 
@@ -63,9 +62,6 @@ class Rule(Protocol):
         ...
 
 
-_WINDOWS: WeakKeyDictionary[Any, Window] = WeakKeyDictionary()
-
-
 class RuleMask(Tensor):
     """Stands where a model expects its attention mask; says the rule and the layer's window."""
 
@@ -82,37 +78,10 @@ def rule_masks(model: Any, rule: Rule) -> Any:
         found.rule, found.window = rule, window
         return found
 
-    config = model.config.get_text_config()
-    kinds = getattr(config, "layer_types", None)
-    if kinds is None:
-        return mask(_only_window(model))
-    windows = {"full_attention": None, "sliding_attention": config.sliding_window}
-    return {kind: mask(windows[kind]) for kind in set(kinds)}
-
-
-def _only_window(model: Any) -> Window:
-    """The window of a model whose layers are all of one kind, found out once."""
-    if model not in _WINDOWS:
-        _WINDOWS[model] = _window_in_use(model)
-    return _WINDOWS[model]
-
-
-@torch.no_grad()
-def _window_in_use(model: Any) -> Window:
-    """What the configuration says, if the model minds it: any key may stand in a configuration."""
-    config = model.config.get_text_config()
-    window: Window = getattr(config, "sliding_window", None)
-    if window is None:
-        return None
-    tokens = torch.arange(6, device=model.device).unsqueeze(0)
-    found = []
-    try:
-        for size in (1, 6):
-            config.sliding_window = size
-            found.append(model(input_ids=tokens, use_cache=False).logits)
-    finally:
-        config.sliding_window = window
-    return None if torch.equal(*found) else window
+    windows = windows_of(model)
+    if not isinstance(windows, dict):
+        return mask(windows)
+    return {kind: mask(window) for kind, window in windows.items()}
 
 
 @contextmanager

@@ -10,13 +10,13 @@ from verigrad.policies.attention import (
     Heads,
     KeysValues,
     PackedAttention,
-    Window,
     additive,
     shares_of,
 )
 from verigrad.policies.forward import logits_of
 from verigrad.policies.keys import Columns, PromptKeys
 from verigrad.policies.packing import distinct, pack
+from verigrad.policies.windows import Window
 from verigrad.types import Prompt
 
 PROMPT_TOKENS_AT_ONCE = 512
@@ -131,10 +131,10 @@ class StepAttention:
         # Layers in bfloat16 train in kernels that round the factors, and multiply in float32.
         kind = heads.value.dtype
         exact = torch.promote_types(kind, torch.float32)
-        query, key, value, prompt_keys, prompt_values = (
-            side.to(kind).to(exact)
-            for side in (heads.query, heads.key, heads.value, *self._prompts.layers[layer])
+        query, key, value = (
+            side.to(kind).to(exact) for side in (heads.query, heads.key, heads.value)
         )
+        prompt_keys, prompt_values = self._prompts.layers[layer]
         with torch.autocast(query.device.type, enabled=False):
             keys, values = self._columns.put(layer, key, value)
             states, count = query.shape[:2]

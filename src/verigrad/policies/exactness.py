@@ -6,7 +6,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from verigrad.batch import Tokens
 from verigrad.core.logprobs import token_log_probs
-from verigrad.policies.base import Policy
+from verigrad.policies.base import Policy, device_of
 from verigrad.policies.forward import separate_logits
 from verigrad.types import Prompt
 
@@ -36,7 +36,7 @@ def why_not_exact(policy: Policy) -> str | None:
     # Such layers may have windows that count places in the row, beyond what a few tokens reach.
     if not getattr(policy.module, "_supports_attention_backend", False):
         return "has layers that do not take their attention mask from outside"
-    device = str(next(policy.module.parameters()).device)
+    device = device_of(policy)
     tokens = _tokens(GROUPS, device)
     first = _tokens(GROUPS[:2], device)
     try:

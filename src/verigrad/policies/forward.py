@@ -10,7 +10,7 @@ from verigrad.policies.attention import Rule, own_attention, rule_masks
 
 
 def hidden_states(
-    model: Any, token_ids: Tensor, position: Tensor, rule: Rule, keep: Tensor | None = None
+    model: Any, token_ids: Tensor, position: Tensor, rule: Rule, keep: Tensor
 ) -> Tensor:
     """What the vocabulary head would see.
 
@@ -19,10 +19,10 @@ def hidden_states(
         token_ids: ``[rows, tokens]`` int64.
         position: of each token in its sequence, of the same shape.
         rule: what its attention layers do.
-        keep: int64, the tokens of a single row whose states are wanted; None for all.
+        keep: int64, the tokens whose states are wanted.
 
     Returns:
-        ``[rows, tokens, H]``, or ``[1, len(keep), H]``.
+        ``[rows, len(keep), H]``.
     """
     masks = rule_masks(model, rule)
     with own_attention(model):
@@ -33,7 +33,7 @@ def hidden_states(
             use_cache=False,
         ).last_hidden_state
     # Not hidden[:, keep]: where a place repeats, the gradient of that is added up in any order.
-    return hidden if keep is None else hidden.index_select(1, keep)
+    return hidden.index_select(1, keep)
 
 
 def logits_of(

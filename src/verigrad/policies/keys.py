@@ -38,9 +38,15 @@ class PromptKeys:
         columns = torch.arange(width, device=places.device)
         positions = columns - (width - lengths).unsqueeze(1)
         aligned = places.gather(1, positions.clamp(min=0))
+
+        def taken(side: Tensor, kind: torch.dtype) -> Tensor:
+            # Rounded as the layer's values are, and then in float32 at least; see StepAttention.
+            rounded = side.to(kind).to(torch.promote_types(kind, torch.float32))
+            return rounded[0][:, aligned].transpose(0, 1)
+
         return PromptKeys(
             layers={
-                layer: (keys[0][:, aligned].transpose(0, 1), values[0][:, aligned].transpose(0, 1))
+                layer: (taken(keys, values.dtype), taken(values, values.dtype))
                 for layer, (keys, values) in layers.items()
             },
             positions=positions,

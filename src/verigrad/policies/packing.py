@@ -179,13 +179,13 @@ def may_attend(
         before and of the block; None where it has nothing before it and each token sees all up to
         its own.
     """
+    behind = sum(some.stop - some.start for some in before) + prefix
+    if window is None and behind == 0 and not block.branches:
+        return None
     device = packed.end.device
     own = torch.arange(block.start, block.stop, device=device)
     query = own.unsqueeze(1)
     inside = (own <= query) & (query < packed.end[own])
-    behind = sum(some.stop - some.start for some in before) + prefix
-    if window is None and behind == 0 and not block.branches:
-        return None
     allowed = torch.cat([inside.new_ones(len(own), behind), inside], dim=1)
     if window is None:
         return allowed

@@ -5,7 +5,6 @@ their gradients; at last these go backwards through the prompt, once. That is th
 gradient is that of a single pass, and the memory is that of one pass and the prompt.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -51,8 +50,5 @@ class SharedPrompt:
             if leaf.grad is not None
         ]
         if reached:
-            torch.autograd.backward(*_apart(reached))
-
-
-def _apart(pairs: Sequence[tuple[Tensor, Tensor]]) -> tuple[list[Tensor], list[Tensor]]:
-    return [source for source, _ in pairs], [gradient for _, gradient in pairs]
+            sources, gradients = zip(*reached, strict=True)
+            torch.autograd.backward(sources, gradients)

@@ -1,6 +1,5 @@
 """One update of the policy: score a batch in passes, add up the gradient, clip it, step."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -14,7 +13,8 @@ from verigrad.core.kl import k3
 from verigrad.policies.base import Policy, TokenScores
 from verigrad.policies.shared_prompt import SharedPrompt
 from verigrad.training.bad_updates import BadUpdate, likely_cause, whole_norm
-from verigrad.training.memory import TokenBudget, as_budget
+from verigrad.training.memory import TokenBudget
+from verigrad.training.passes import passes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +158,7 @@ def measure(
     old, entropy, other = (torch.zeros_like(tokens.sampling_log_probs) for _ in range(3))
     policies = [policy] if reference is None else [policy, reference]
     with torch.no_grad():
-        for part, shared in _passes(policies, tokens, range(shape[0]), token_budget):
+        for part, shared, _ in passes(policies, tokens, range(shape[0]), token_budget):
             some = select_rows(tokens, part)
             width = some.mask.shape[1]
             scores = policy.score(some, temperature, shared=shared[0])
@@ -172,37 +172,6 @@ def measure(
         entropy=entropy,
         reference_log_probs=None if reference is None else other,
     )
-
-
-def _passes(
-    policies: Sequence[Policy], tokens: Tokens, rows: Sequence[int], budget: int | TokenBudget
-) -> Iterator[tuple[list[int], list[SharedPrompt | None]]]:
-    """Passes, and for each policy the prompt of a group that does not fit into one pass.
-
-    Such a prompt is run before the first pass of its group, and when all are over its gradient,
-    if the passes made one, goes backwards through it.
-    """
-    group: int | None = None
-    shared: list[SharedPrompt | None] = [None for _ in policies]
-    for some in as_budget(budget).passes(tokens, rows):
-        if some.group != group:
-            _backward(shared)
-            group = some.group
-            shared = [
-                None if group is None else policy.share(tokens.prompts[group])
-                for policy in policies
-            ]
-        yield some.rows, shared
-        if some.last:
-            _backward(shared)
-            group, shared = None, [None for _ in policies]
-    _backward(shared)
-
-
-def _backward(shared: Sequence[SharedPrompt | None]) -> None:
-    for prompt in shared:
-        if prompt is not None:
-            prompt.backward()
 
 
 class Accumulated(NamedTuple):
@@ -235,20 +204,18 @@ def accumulate(
         # A bonus whose weight has been steered to 0 trains nothing.
         batch = replace(batch, entropy_weights=None)
     total: LossOutput | None = None
-    passes = prompt_tokens = 0
-    already: SharedPrompt | None = None
-    for rows, (shared,) in _passes([policy], batch, _that_train(batch), token_budget):
+    count = prompt_tokens = 0
+    for rows, (shared,), runs_prompts in passes([policy], batch, _that_train(batch), token_budget):
         part = select_rows(batch, rows)
         output = loss_of(policy, part, algorithm, temperature, entropy_coefficient, shared)
         output.loss.backward()
         # Without the graph behind it, so that a pass frees its memory.
         output = replace(output, loss=output.loss.detach())
         total = output if total is None else total + output
-        passes += 1
-        if shared is None or shared is not already:
+        count += 1
+        if runs_prompts:
             prompt_tokens += sum(len(prompt.token_ids) for prompt in part.prompts)
-        already = shared
-    return None if total is None else Accumulated(total, passes, prompt_tokens)
+    return None if total is None else Accumulated(total, count, prompt_tokens)
 
 
 def _that_train(batch: Batch) -> list[int]:
