@@ -13,11 +13,11 @@ import json
 import os
 import platform
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from alone import in_own_process
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,7 +41,10 @@ def main() -> None:
         "tokens": TOKENS,
         "vocabulary": VOCABULARY,
         "hidden": HIDDEN,
-        **{side: run_side(side, arguments.seed) for side in ("chunks", "plain")},
+        **{
+            side: in_own_process(__file__, ["--side", side, "--seed", str(arguments.seed)])
+            for side in ("chunks", "plain")
+        },
         "gradients_apart": apart(arguments.seed),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
     }
@@ -49,14 +52,6 @@ def main() -> None:
     for side in ("chunks", "plain"):
         found = record[side]
         print(f"{side}: {statistics.median(found['seconds']):.2f} s, {found['gb']:.2f} GB")
-
-
-def run_side(side: str, seed: int) -> dict[str, Any]:
-    """One side in a process of its own."""
-    command = [sys.executable, __file__, "--side", side, "--seed", str(seed)]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    result: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return result
 
 
 def scores_of(side: str) -> Callable[..., "tuple[Tensor, Tensor]"]:

@@ -14,8 +14,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from alone import in_own_process
 from counting import (
     FLOAT32,
     Ids,
@@ -98,11 +97,7 @@ def record(name: str, repeats: int, seed: int) -> None:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         make_model(WORKS[name], Path(folder) / "model")
-        output = subprocess.run(
-            [sys.executable, __file__, *options, "--folder", folder],
-            check=True, stdout=subprocess.PIPE, text=True,
-        ).stdout  # fmt: skip
-    found: dict[str, Any] = json.loads(output.splitlines()[-1])
+        found = in_own_process(__file__, [*options, "--folder", folder])
     result = {
         "command": f"python benchmarks/limit.py {' '.join(options)}",
         "work": asdict(WORKS[name]),

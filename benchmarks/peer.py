@@ -16,13 +16,13 @@ import platform
 import random
 import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from alone import in_own_process
 
 HERE = Path(__file__).parent
 WARM_UP = 1
@@ -101,13 +101,11 @@ def compare(name: str, signal: str, seed: int) -> None:
 
 def run_side(side: str, name: str, signal: str, seed: int, folder: str) -> dict[str, Any]:
     """One side in a process of its own."""
-    command = [
-        sys.executable, __file__, "--work", name, "--signal", signal, "--seed", str(seed),
+    options = [
+        "--work", name, "--signal", signal, "--seed", str(seed),
         "--side", side, "--folder", folder,
     ]  # fmt: skip
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    result: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return result
+    return in_own_process(__file__, options)
 
 
 def make_model(work: Work, folder: Path) -> None:

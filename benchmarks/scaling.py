@@ -16,13 +16,13 @@ import math
 import os
 import platform
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+from alone import in_own_process
 
 HERE = Path(__file__).parent
 BASE = {"completions": 8, "prompt": 128, "completion": 64, "vocabulary": 8192}
@@ -73,14 +73,10 @@ def main() -> None:
 
 def point(sizes: dict[str, int], seed: int) -> dict[str, float]:
     """One point, measured in a process of its own."""
-    command = [sys.executable, __file__, "--seed", str(seed), "--point", json.dumps(sizes)]
+    options = ["--seed", str(seed), "--point", json.dumps(sizes)]
     # Freed memory goes back at once, so that the peak of a pass is that of what it keeps.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
-    output = subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, text=True, env=environment
-    ).stdout
-    result: dict[str, float] = json.loads(output.splitlines()[-1])
-    return result
+    return in_own_process(__file__, options, environment)
 
 
 def exponents(axis: str, points: list[dict[str, float]]) -> dict[str, float]:
