@@ -8,12 +8,12 @@ intervals, how the rest went wrong, the time of the whole run, and the peak of r
 
 import argparse
 import json
-import os
-import platform
 import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
+
+from result import write_result
 
 import verigrad
 from verigrad.training.metrics import peak_memory
@@ -44,13 +44,9 @@ def main() -> None:
         "seconds": round(seconds, 1),
         "peak_memory_gb": round(peak / 1e9, 2) if peak else None,
         "threads": environment["decisions"]["threads"],
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
         "versions": environment["versions"],
     }
-    target = HERE / "results" / f"addition-seed-{seed}.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(record, indent=2) + "\n")
-    print(f"wrote {target.relative_to(HERE.parent)}")
+    write_result(f"addition-seed-{seed}", record)
 
 
 if __name__ == "__main__":

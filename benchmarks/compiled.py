@@ -14,7 +14,6 @@ import argparse
 import json
 import math
 import os
-import platform
 import random
 import re
 import signal
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
     from verigrad.algorithms import Algorithm
     from verigrad.batch import Batch
 
-HERE = Path(__file__).parent
+from result import write_result
+
 WORD = {"plain": "measured", "compiled": "compiled"}
 KINDS = {"training": "passes", "decoding": "steps"}
 PROMPT_TOKENS = 40
@@ -79,10 +79,9 @@ def record(seed: int, timeout: int) -> None:
         **{kind: verdict(kind, sides["plain"], sides["compiled"]) for kind in KINDS},
         "largest_difference_of_log_probs": sides["compiled"].get("largest_difference"),
         "sides": sides,
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
         "load_before": load,
     }
-    (HERE / "results" / "compiled.json").write_text(json.dumps(result, indent=2) + "\n")
+    write_result("compiled", result)
     for kind in KINDS:
         print(f"{kind}: {result[kind]['words']}")
 

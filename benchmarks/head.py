@@ -10,19 +10,16 @@ and the largest difference of the gradients, relative to the largest entry. Writ
 
 import argparse
 import json
-import os
-import platform
 import statistics
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alone import in_own_process
+from result import write_result
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-HERE = Path(__file__).parent
 TOKENS, VOCABULARY, HIDDEN = 4096, 151_936, 256
 REPEATS = 3
 
@@ -46,9 +43,8 @@ def main() -> None:
             for side in ("chunks", "plain")
         },
         "gradients_apart": apart(arguments.seed),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
     }
-    (HERE / "results" / "head.json").write_text(json.dumps(record, indent=2) + "\n")
+    write_result("head", record)
     for side in ("chunks", "plain"):
         found = record[side]
         print(f"{side}: {statistics.median(found['seconds']):.2f} s, {found['gb']:.2f} GB")

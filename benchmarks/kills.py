@@ -9,9 +9,6 @@ weights, optimiser, metrics, rollouts and findings are compared byte by byte.
 """
 
 import argparse
-import json
-import os
-import platform
 import sys
 import tempfile
 import time
@@ -19,6 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import torch
+from result import write_result
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
@@ -58,14 +56,10 @@ def main() -> None:
         }
     record |= {
         "seconds": round(time.perf_counter() - started),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
         "python": sys.version.split()[0],
         "torch": torch.__version__,
     }
-    target = HERE / "results" / f"kills-seed-{arguments.seed}.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(record, indent=2) + "\n")
-    print(f"wrote {target.relative_to(HERE.parent)}")
+    write_result(f"kills-seed-{arguments.seed}", record)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ there are several. Writes ``benchmarks/results/limit-A.json``. Without ``--work`
 import argparse
 import json
 import os
-import platform
 import statistics
 import tempfile
 import time
@@ -34,6 +33,7 @@ from counting import (
     training_load,
 )
 from peer import WORKS, Work, make_model, prompts, rewards
+from result import write_result
 
 if TYPE_CHECKING:
     from verigrad.algorithms import Algorithm
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from verigrad.policies.causal_lm import CausalLM
     from verigrad.types import Group
 
-HERE = Path(__file__).parent
 SIDE = 2048
 """Of the square matrices of the plain product."""
 
@@ -102,10 +101,9 @@ def record(name: str, repeats: int, seed: int) -> None:
         "command": f"python benchmarks/limit.py {' '.join(options)}",
         "work": asdict(WORKS[name]),
         **found,
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
         "load_before": load,
     }
-    (HERE / "results" / f"limit-{name}.json").write_text(json.dumps(result, indent=2) + "\n")
+    write_result(f"limit-{name}", result)
     for part in ("generation", "training"):
         one = found[part]
         print(f"{name}, {part}: {statistics.median(one['seconds']):.3g} s, at least "

@@ -14,17 +14,15 @@ prompt, or all began earlier. Writes ``benchmarks/results/neighbours.json``.
 import argparse
 import json
 import os
-import platform
 import random
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alone import in_own_process
+from result import write_result
 
 if TYPE_CHECKING:
     import torch
 
-HERE = Path(__file__).parent
 PROMPT = 20
 """Tokens of the prompt whose completion is looked at."""
 
@@ -57,9 +55,8 @@ def main() -> None:
         "command": f"python benchmarks/neighbours.py --seed {arguments.seed}",
         "compared_with": f"{USUAL} rows of the same lengths",
         "threads": found,
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
     }
-    (HERE / "results" / "neighbours.json").write_text(json.dumps(result, indent=2) + "\n")
+    write_result("neighbours", result)
     for one in found:
         print(one)
 

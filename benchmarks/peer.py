@@ -12,7 +12,6 @@ measured, with each kind of signal. Needs ``pip install "verigrad[bench]"``.
 import argparse
 import json
 import os
-import platform
 import random
 import resource
 import statistics
@@ -23,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from alone import in_own_process
+from result import write_result
 
-HERE = Path(__file__).parent
 WARM_UP = 1
 MEASURED = 5
 
@@ -90,11 +89,8 @@ def compare(name: str, signal: str, seed: int) -> None:
         "tokens_per_second": {side: round(ours["tokens"] / took) for side, took in seconds.items()},
         "time_trl_over_verigrad": round(ratio, 2),
         "memory_verigrad_over_trl": round(ours["peak_gb"] / peer["peak_gb"], 2),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
     }
-    target = HERE / "results" / f"peer-{name}-{signal}.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(record, indent=2) + "\n")
+    write_result(f"peer-{name}-{signal}", record)
     print(f"{name}, signal in {signal}: {ratio:.1f} times as fast as TRL, "
           f"{record['memory_verigrad_over_trl']} of its memory")  # fmt: skip
 

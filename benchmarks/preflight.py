@@ -8,13 +8,12 @@ completions, what a pass takes beside what was foretold.
 """
 
 import json
-import os
-import platform
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from result import write_result
 
 from verigrad.config import load_config
 from verigrad.training.preflight import largest_group
@@ -50,13 +49,10 @@ def main() -> None:
         "command": "python benchmarks/preflight.py",
         "preflight": setup.preflight.words,
         "passes": [measured(rows) for rows in ROWS],
-        "machine": platform.platform(),
-        "cpus": os.cpu_count(),
         "torch": torch.__version__,
     }
-    text = json.dumps(record, indent=2) + "\n"
-    (HERE / "results" / "preflight.json").write_text(text)
-    print(text)
+    write_result("preflight", record)
+    print(json.dumps(record, indent=2))
 
 
 if __name__ == "__main__":

@@ -7,20 +7,18 @@ in their tests. Each is a function with three tests; as many workers as there ar
 """
 
 import argparse
-import json
 import os
-import platform
 import random
 import sys
 import time
-from pathlib import Path
 from typing import Any
+
+from result import write_result
 
 from verigrad.verifiers.code import CodeVerifier
 from verigrad.verifiers.pool import VerifierPool
 from verigrad.verifiers.sandbox import SANDBOXES, SandboxUnavailableError, open_sandbox
 
-HERE = Path(__file__).parent
 WARM_UP = 10
 
 
@@ -37,14 +35,10 @@ def main() -> None:
         "programs": arguments.programs,
         "workers": os.cpu_count(),
         "sandboxes": {name: measured(name, calls) for name in SANDBOXES},
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
         "load_before": load,
         "python": sys.version.split()[0],
     }
-    target = HERE / "results" / f"sandbox-seed-{arguments.seed}.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(record, indent=2) + "\n")
-    print(f"wrote {target.relative_to(HERE.parent)}")
+    write_result(f"sandbox-seed-{arguments.seed}", record)
 
 
 def small_programs(numbers: random.Random, count: int) -> list[tuple[str, Any]]:

@@ -14,7 +14,6 @@ import argparse
 import json
 import math
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from alone import in_own_process
+from result import write_result
 
 HERE = Path(__file__).parent
 BASE = {"completions": 8, "prompt": 128, "completion": 64, "vocabulary": 8192}
@@ -61,11 +61,9 @@ def main() -> None:
             axis: {"exponents": exponents(axis, some), "points": some}
             for axis, some in points.items()
         },
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
         "load_before": os.getloadavg()[0],
     }
-    target = HERE / "results" / f"scaling-seed-{arguments.seed}.json"
-    target.write_text(json.dumps(record, indent=2) + "\n")
+    write_result(f"scaling-seed-{arguments.seed}", record)
     draw(points, HERE.parent / "docs" / "scaling.svg")
     for axis, found in record["axes"].items():
         print(axis, found["exponents"])

@@ -10,15 +10,15 @@ the end, and the samples in between. Ends with 1 when something has grown.
 
 import argparse
 import gc
-import json
 import os
-import platform
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from result import write_result
 
 from verigrad import Problem, ProblemTask, Task
 from verigrad.config import config_from
@@ -170,13 +170,10 @@ def main() -> int:
         "seed": options.seed,
         "steps": options.steps,
         "seconds": round(time.perf_counter() - started, 1),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
         "allowed": ALLOWED,
         "seen": seen,
     }
-    target = HERE / "results" / f"soak-seed-{options.seed}.json"
-    target.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"wrote {target.relative_to(HERE.parent)}")
+    write_result(f"soak-seed-{options.seed}", record)
     return 1 if any(part["grown"] for part in seen.values()) else 0
 
 
