@@ -13,13 +13,15 @@ from verigrad.config import load_config
 from verigrad.engines import LocalEngine
 from verigrad.policies.tabular import TabularPolicy
 from verigrad.training.folder import make_folder
+from verigrad.training.judging import Judge
 from verigrad.training.progress import Progress
 from verigrad.training.run import new_state
 from verigrad.training.setup import Setup, prepare
 from verigrad.training.state import TrainerState
 from verigrad.training.step import measure
 from verigrad.training.trainer import Trainer
-from verigrad.types import Group
+from verigrad.types import Completion, Group, Problem, Prompt
+from verigrad.verifiers.runner import Runner
 
 TEMPERATURE = 0.7
 
@@ -87,3 +89,17 @@ def run_of(folder: Path, *arguments: str) -> tuple[Setup, TrainerState, Trainer]
 def keys(*arguments: str) -> tuple[str, ...]:
     """Arguments of the command as keys of a configuration."""
     return tuple(argument.removeprefix("--") for argument in arguments)
+
+
+def judge(
+    runner: Runner,
+    problems: Sequence[Problem],
+    prompts: Sequence[Prompt],
+    completions: Sequence[tuple[Completion, ...]],
+) -> list[Group]:
+    """The groups of completions that are all there."""
+    judging = Judge(runner, problems)
+    for slot, some in enumerate(completions):
+        for number, completion in enumerate(some):
+            judging.take(slot, number, completion)
+    return judging.groups(prompts, completions)

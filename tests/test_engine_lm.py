@@ -18,6 +18,7 @@ from ragged import (
     ragged_groups,
     update_once,
 )
+from steps import judge
 from tiny import KINDS, STOP, constant_policy, save_tiny_model, tiny_policy, tiny_tokenizer
 
 from verigrad.batch import make_batch
@@ -26,7 +27,6 @@ from verigrad.engines.local import ROWS_AT_ONCE
 from verigrad.hashing import Purpose
 from verigrad.policies.causal_lm import CausalLM
 from verigrad.policies.models import load_model
-from verigrad.training.judging import judge
 from verigrad.training.step import update
 from verigrad.types import Finish, Problem, Prompt, Sampling
 from verigrad.verifiers.runner import InProcess

@@ -8,6 +8,7 @@ import pytest
 from running import TOY, read_jsonl, snapshot, write_tiny_run
 
 from verigrad.cli import main
+from verigrad.engines import LocalEngine
 
 INTERVAL = r"accuracy \d\.\d\d \(95 % interval \d\.\d\d to \d\.\d\d\) on 7 problems"
 
@@ -121,3 +122,20 @@ def test_a_task_of_rows_is_measured_as_its_configuration_says(of_rows, evaluated
 def test_a_task_of_rows_is_verified_as_its_configuration_says(of_rows, capsys):
     main(["verify", str(of_rows)])
     assert "references  20 of 20 get full marks" in capsys.readouterr().out
+
+
+def test_completions_are_verified_while_others_are_being_generated(evaluated, monkeypatch):
+    handed_over = []
+
+    class Watched(LocalEngine):
+        def generate(self, prompts, completions, sampling, draws, finished):
+            def taken(slot, number, completion):
+                handed_over.append((slot, number))
+                finished(slot, number, completion)
+
+            return super().generate(prompts, completions, sampling, draws, taken)
+
+    monkeypatch.setattr("verigrad.training.measuring.LocalEngine", Watched)
+    evaluated("table", TOY, "--evaluation.problems", 2, "--sampling.completions", 3)
+    one_each = [(0, 0), (1, 0)]
+    assert sorted(handed_over) == sorted([*one_each, *((s, n) for s in (0, 1) for n in range(3))])

@@ -21,6 +21,7 @@ from builders import (
     make_group,
     make_table,
 )
+from steps import judge
 from torch import Tensor
 
 from verigrad.algorithms import Algorithm
@@ -29,7 +30,7 @@ from verigrad.hashing import Purpose
 from verigrad.policies.tabular import TabularContinuation, TabularPolicy
 from verigrad.tasks import TASKS
 from verigrad.training.bad_updates import BadUpdate
-from verigrad.training.judging import Judge, judge
+from verigrad.training.judging import Judge
 from verigrad.training.step import Update, accumulate, loss_of, update
 from verigrad.types import Completion, Group, Problem, Prompt, Sampling, Status
 from verigrad.verifiers.pool import VerifierPool

@@ -50,24 +50,3 @@ class Judge:
                 zip(self._problems, prompts, completions, strict=True)
             )
         ]
-
-
-def judge(
-    runner: Runner,
-    problems: Sequence[Problem],
-    prompts: Sequence[Prompt],
-    completions: Sequence[tuple[Completion, ...]],
-) -> list[Group]:
-    """Verify completions that are all there, and put those of one problem into a group.
-
-    Args:
-        runner: runs the task's verifier.
-        problems: one per slot of the step.
-        prompts: of the same problems.
-        completions: of the same problems, K each.
-    """
-    judging = Judge(runner, problems)
-    for slot, some in enumerate(completions):
-        for number, completion in enumerate(some):
-            judging.take(slot, number, completion)
-    return judging.groups(prompts, completions)

@@ -11,7 +11,7 @@ from verigrad.hashing import Purpose
 from verigrad.tasks import task_of
 from verigrad.training.checks import check_device, check_lengths
 from verigrad.training.folder import RunFolder
-from verigrad.training.judging import judge
+from verigrad.training.judging import Judge
 from verigrad.training.problems import checked_split, problems_to_evaluate
 from verigrad.training.setup import device_for, greedy, load_policy
 from verigrad.types import Sampling
@@ -51,8 +51,9 @@ def evaluate(model_or_run: str, config: Config) -> str:
             (f"sampled at temperature {sampling.temperature:g}", sampling,
              config.sampling.completions),
         ):  # fmt: skip
-            sampled = engine.generate(prompts, number, how, draws)
-            summary = summarise(judge(verifier.runner, problems, prompts, sampled))
+            judging = Judge(verifier.runner, problems)
+            sampled = engine.generate(prompts, number, how, draws, judging.take)
+            summary = summarise(judging.groups(prompts, sampled))
             words = describe(summary) if summary else "every verification failed"
             lines.append(f"{name}, {number} each: {words}")
     return "\n".join(map(one_line, lines))
