@@ -7,6 +7,9 @@ problem, lengths (no completion may stop early), optimiser and rewards, each wit
 threads that is faster for it. The reward gives signal to half of the groups, or to all with
 ``--signal all``. Writes ``benchmarks/results/peer-A-half.json``. Without ``--work`` all four are
 measured, with each kind of signal. Needs ``pip install "verigrad[bench]"``.
+
+Where there is a GPU, both run on it, their layers in bfloat16 and their weights in float32, and
+memory is the GPU's. No GPU was at hand to try that.
 """
 
 import argparse
@@ -214,6 +217,7 @@ def verigrad_steps(work: Work, folder: Path, signal: str, seed: int) -> dict[str
     return {
         "seconds": [line["time/step"] for line in lines[WARM_UP:]],
         "generate": [line["time/generate"] for line in lines[WARM_UP:]],
+        "device": setup.decisions.device,
         "threads": torch.get_num_threads(),
         "groups_with_signal": lines[-1]["groups/with_signal"],
         "tokens": lines[-1]["tokens/generated"],
@@ -236,7 +240,8 @@ def trl_steps(work: Work, folder: Path, signal: str, seed: int) -> dict[str, Any
             for prompt, completion in zip(prompts, completions, strict=True)
         ]
 
-    tried = [*range(1, (os.cpu_count() or 1) + 1)]
+    on_gpu = torch.cuda.is_available()
+    tried = [torch.get_num_threads()] if on_gpu else [*range(1, (os.cpu_count() or 1) + 1)]
     seconds: list[float] = []
 
     class Clock(TrainerCallback):
@@ -250,6 +255,8 @@ def trl_steps(work: Work, folder: Path, signal: str, seed: int) -> dict[str, Any
             self.started = time.perf_counter()
 
         def on_step_end(self, *arguments: Any, **options: Any) -> None:
+            if on_gpu:
+                torch.cuda.synchronize()
             seconds.append(time.perf_counter() - self.started)
 
     rows = work.problems * work.completions
@@ -266,8 +273,8 @@ def trl_steps(work: Work, folder: Path, signal: str, seed: int) -> dict[str, Any
         beta=0.0,
         learning_rate=1e-6,
         max_steps=steps,
-        use_cpu=True,
-        bf16=False,
+        use_cpu=not on_gpu,
+        bf16=on_gpu,
         gradient_checkpointing=False,
         save_strategy="no",
         report_to=[],
@@ -289,7 +296,11 @@ def trl_steps(work: Work, folder: Path, signal: str, seed: int) -> dict[str, Any
 
 
 def peak_gb() -> float:
-    """Peak of this process's resident memory in GB."""
+    """Peak in GB of the memory of the GPU, or of this process's resident memory without one."""
+    import torch
+
+    if torch.cuda.is_available():
+        return round(torch.cuda.max_memory_allocated() / 1e9, 2)
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, 2)
 
 
