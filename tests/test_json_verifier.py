@@ -1,5 +1,6 @@
 """JSON as the answer: strictly read, alone or in prose, against a schema or a value."""
 
+import time
 from typing import Any
 
 import pytest
@@ -88,6 +89,61 @@ def test_json_in_prose_is_the_fenced_block_or_the_only_object(
 )
 def test_json_values_are_equal_as_json(completion: str, reference: Any, expected: float) -> None:
     assert reward(Json(), completion, reference) == expected
+
+
+@pytest.mark.parametrize(
+    ("schema", "completion", "expected"),
+    [
+        ({"multipleOf": 0.01}, "19.99", 1.0),
+        ({"multipleOf": 0.01}, "19.999", 0.0),
+        ({"multipleOf": 0.1}, "0.3", 1.0),
+        ({"multipleOf": 2}, "3", 0.0),
+        ({"pattern": "^a"}, '"ab"', 1.0),
+        ({"pattern": "^a"}, '"ba"', 0.0),
+        ({"patternProperties": {"^x": {"type": "integer"}}}, '{"x1": "a"}', 0.0),
+        ({"patternProperties": {"^x": {}}, "additionalProperties": False}, '{"x1": 1}', 1.0),
+        ({"patternProperties": {"^x": {}}, "additionalProperties": False}, '{"y": 1}', 0.0),
+        ({"additionalProperties": {"type": "string"}}, '{"y": 1}', 0.0),
+        ({"properties": {"y": {}}, "additionalProperties": False}, '{"y": 1}', 1.0),
+    ],
+)
+def test_a_schema_is_fulfilled_or_not(schema: Any, completion: str, expected: float) -> None:
+    assert reward(Json(schema=schema, reference_is="unused"), completion) == expected
+
+
+@pytest.mark.parametrize(
+    ("schema", "completion"),
+    [
+        ({"pattern": "^(a+)+$"}, '"' + "a" * 60 + '!"'),
+        ({"patternProperties": {"^(a+)+$": False}, "required": ["b"]}, '{"' + "a" * 60 + '!": 1}'),
+        (
+            {"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False},
+            '{"' + "a" * 60 + '!": 1}',
+        ),
+    ],
+    ids=["pattern", "patternProperties", "additionalProperties"],
+)
+def test_a_pattern_of_a_schema_that_backtracks_is_decided_in_time(
+    schema: Any, completion: str
+) -> None:
+    start = time.process_time()
+    assert reward(Json(schema=schema, reference_is="unused"), completion) == 0.0
+    assert time.process_time() - start < 4
+
+
+def test_json_nested_very_deep_is_no_answer_whatever_walks_it() -> None:
+    tree = {"$defs": {"t": {"properties": {"a": {"$ref": "#/$defs/t"}}}}, "$ref": "#/$defs/t"}
+    for depth, status in ((60, Status.SCORED), (70, Status.UNPARSABLE), (900, Status.UNPARSABLE)):
+        completion = '{"a":' * (depth - 1) + "{}" + "}" * (depth - 1)
+        verdict = verify(Json(schema=tree, reference_is="unused"), completion, None)
+        assert verdict.status is status, depth
+
+
+@pytest.mark.parametrize("reference", [float("nan"), {"a": [float("inf")]}, {1, 2}])
+def test_a_reference_that_is_no_json_is_a_failure_that_says_so(reference: Any) -> None:
+    verdict = verify(Json(), '{"a": 1}', reference)
+    assert verdict.status is Status.FAILED
+    assert "no JSON value" in verdict.detail
 
 
 @pytest.mark.parametrize("schema", [{"type": "strng"}, {"minimum": "x"}, [1], "object"])

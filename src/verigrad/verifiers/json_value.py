@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, get_args
 
-from verigrad.errors import ConfigError, TaskError, UserError
+from verigrad.errors import ConfigError, TaskError
 from verigrad.types import Verdict
 from verigrad.verifiers.answer import NoAnswer, final_text
-from verigrad.verifiers.extras import extra
+from verigrad.verifiers.schemas import check_schema, violation
 
 Use = Literal["value", "schema", "unused"]
 
@@ -19,6 +19,9 @@ _FENCE = re.compile(
 )
 _MOST_BRACKETS = 300
 """Brackets in prose that begin no JSON; a text with more of them is not searched to its end."""
+
+MOST_NESTED = 64
+"""Deepest nesting of arrays and objects that is judged, as schemas are checked recursively."""
 
 _OBJECT_START = re.compile(r'\{\s*["}]')
 
@@ -51,7 +54,7 @@ class Json:
                 f"reference_is is {self.reference_is!r}; expected {', '.join(get_args(Use))}"
             )
         if self.schema is not None:
-            _check_schema(self.schema, ConfigError)
+            check_schema(self.schema, ConfigError)
 
     def solution(self, reference: Any) -> str | None:
         """A completion that is right; None where the reference is not the value."""
@@ -63,18 +66,21 @@ class Json:
         Raises:
             TaskError: the reference is a schema that is not valid, or no JSON value.
             ConfigError: the schema refers to another document.
+            VerigradError: a pattern of the schema takes too long on this value.
         """
         if self.reference_is == "schema":
-            _check_schema(reference, TaskError)
+            check_schema(reference, TaskError)
+        if self.reference_is == "value":
+            _check_value(reference)
         try:
             value = read_json(final_text(completion), extract=self.extract)
         except NoAnswer as reason:
             return Verdict.unparsable(str(reason))
         problem = ""
         if self.schema is not None:
-            problem = _violation(value, self.schema)
+            problem = violation(value, self.schema)
         if self.reference_is == "schema":
-            problem = problem or _violation(value, reference)
+            problem = problem or violation(value, reference)
         if self.reference_is == "value" and not problem and not same_json(reference, value):
             problem = f"the value is {json.dumps(value):.80}; expected {reference!r:.80}"
         return Verdict.scored(0.0 if problem else 1.0, problem)
@@ -86,7 +92,13 @@ def read_json(text: str, *, extract: bool = False) -> Any:
     Raises:
         NoAnswer: it is not JSON; there is none in it, or more than one.
     """
-    text = text.strip().removeprefix("\N{BYTE ORDER MARK}").strip()
+    value = _read(text.strip().removeprefix("\N{BYTE ORDER MARK}").strip(), extract)
+    if _is_deeper(value, MOST_NESTED):
+        raise NoAnswer(f"the JSON is nested more than {MOST_NESTED} deep")
+    return value
+
+
+def _read(text: str, extract: bool) -> Any:
     if not extract:
         return _parsed(text)
     fenced = [block for language, block in _FENCE.findall(text) if language.lower() in ("", "json")]
@@ -109,6 +121,33 @@ def same_json(one: Any, other: Any) -> bool:
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(same_json, one, other))
     return type(one) is type(other) and bool(one == other)
+
+
+def _check_value(reference: Any) -> None:
+    try:
+        json.dumps(reference, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TaskError(
+            f"the reference {reference!r:.80} is no JSON value, so nothing can equal it: {error}"
+        ) from None
+    if _is_deeper(reference, MOST_NESTED):
+        raise TaskError(
+            f"the reference {reference!r:.80} is nested more than {MOST_NESTED} deep; answers that "
+            "deep are not read"
+        )
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    """Whether arrays and objects are nested more than so deep."""
+    level = [value]
+    for _ in range(depth):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return any(isinstance(one, dict | list) for one in level)
 
 
 def _only(values: list[Any]) -> Any:
@@ -172,33 +211,3 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(
     parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_without_repeats
 )
-
-
-def _check_schema(schema: Any, error_class: type[UserError]) -> None:
-    jsonschema = extra("jsonschema")
-    if not isinstance(schema, Mapping | bool):
-        raise error_class(f"the schema is {schema!r:.80}; expected a table")
-    try:
-        jsonschema.validators.validator_for(schema).check_schema(schema)
-    except jsonschema.SchemaError as error:
-        place = "/".join(map(str, error.absolute_path)) or "the top"
-        raise error_class(
-            f"the JSON schema is not valid at {place}: {error.message:.120}"
-        ) from None
-
-
-def _violation(value: Any, schema: Any) -> str:
-    """How a value breaks a schema, or nothing."""
-    jsonschema, referencing = extra("jsonschema"), extra("referencing")
-    kind = jsonschema.validators.validator_for(schema)
-    # An empty registry: what a schema refers to outside itself is never fetched.
-    validator = kind(schema, registry=referencing.Registry())
-    try:
-        error = jsonschema.exceptions.best_match(validator.iter_errors(value))
-    except referencing.exceptions.Unresolvable as missing:
-        raise ConfigError(
-            f"the JSON schema refers to {missing.ref!r}, which is not in it"
-        ) from None
-    if error is None:
-        return ""
-    return f"at {'/'.join(map(str, error.absolute_path)) or 'the top'}: {error.message:.120}"
