@@ -16,7 +16,7 @@ _WRAPPING = re.compile(
 _SENTENCE_END = re.compile(r"(?<=[\w)\]])[.!?](?=\s|$)|\n")
 _DENIAL = re.compile(
     r"(?:\bnot|n't|\bneither|\bnor|\bnever|\brather than|\binstead of|\bunlike|\bexcept)"
-    r"\s+(?:(?:be|option|choice|answer|letter|either)\s+)*[(\[]?$",
+    r"\s+(?:(?:be|option|choice|answer|letter|either|the|an?)\s+)*[(\[]?$",
     re.IGNORECASE,
 )
 _DENIED_AFTER = re.compile(
@@ -25,6 +25,9 @@ _DENIED_AFTER = re.compile(
     r"|[)\]]?\s+(?:cannot|can't|isn't|is not)\b",
     re.IGNORECASE,
 )
+_LETTERS = r"0-9A-Za-z_\u00c0-\u04ff"
+"""What a word is made of in scripts that put blanks between words."""
+
 _NAMED = re.compile(r"\b(?:option|choice|letter|answer)\s+[(\[]?$", re.IGNORECASE)
 _CLOSED = re.compile(
     r"\s*(?:[)\].:,;!?/&]|$)|\s+[-\u2013\u2014(]|\s+(?:because|since|as|for|is|or|and|which)\b"
@@ -142,7 +145,12 @@ class _Finder:
         self.by_key = {label.casefold(): label for label in labels}
         ordered = sorted(labels, key=len, reverse=True)
         spelled = "|".join(re.escape(label) for label in ordered)
-        self.pattern = re.compile(rf"(?<![\w.\-'])(?:{spelled})(?![\w'\-]|\.\d)", re.IGNORECASE)
+        # Not within a word (DNA, A-level), a number or a name (C++, A.I.); other scripts, which
+        # put no blanks between words, may touch a label.
+        self.pattern = re.compile(
+            rf"(?<![{_LETTERS}.\-'])(?:{spelled})(?![{_LETTERS}'\-+#]|\.\d|\.[A-Z](?![a-z]))",
+            re.IGNORECASE,
+        )
 
     def bare(self, text: str) -> str | None:
         """The label when the text is nothing else: "d", "(B)", "C."."""
@@ -183,13 +191,18 @@ class _Finder:
 
 
 def _by_text(sentence: str, texts: Mapping[str, str]) -> str | None:
-    """The label of the only option whose text stands in the sentence."""
-    found = [
-        label
-        for label, text in texts.items()
-        if re.search(rf"(?<!\w){re.escape(text.strip())}(?!\w)", sentence, re.IGNORECASE)
-    ]
+    """The label of the only option whose text the sentence states and does not deny."""
+    found = [label for label, text in texts.items() if _is_stated(text.strip(), sentence)]
     return found[0] if len(found) == 1 else None
+
+
+def _is_stated(text: str, sentence: str) -> bool:
+    places = re.finditer(rf"(?<!\w){re.escape(text)}(?!\w)", sentence, re.IGNORECASE)
+    return any(
+        not _DENIAL.search(sentence[: place.start()])
+        and not _DENIED_AFTER.match(sentence[place.end() :])
+        for place in places
+    )
 
 
 def _check_labels(choices: object) -> None:
