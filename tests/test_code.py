@@ -64,6 +64,11 @@ def judged(program: str, reference: Any = SQUARE) -> Verdict:
         ("```python\nx = 1\n```\nwhich prints\n```\n1\n```", "x = 1\n"),
         ("```python\nx = 1\n```\n```bash\npython x.py\n```", "x = 1\n"),
         ("<think>```python\nx = 0\n```</think>```python\nx = 1\n```", "x = 1\n"),
+        ("<think>a</think><answer>```python\nx = 1\n```</answer>", "x = 1\n"),
+        ("<answer>\n```python\nx = 1\n```\n</answer>", "x = 1\n"),
+        ("<answer>x = 1</answer>", "\nx = 1\n"),
+        ("Here it is: ```python\nx = 1\n```", "x = 1\n"),
+        ("```{.python}\nx = 1\n```", "x = 1\n"),
     ],
 )
 def test_the_program_is_the_last_block_of_python(completion: str, source: str) -> None:
@@ -404,7 +409,11 @@ def test_what_is_expected_is_not_given_to_the_sandbox(monkeypatch: pytest.Monkey
         ({**SQUARE, "limits": {"time_s": 0}}, "expected a positive number"),
         ({**SQUARE, "options": {"float_tol": -1}}, "expected a number from 0"),
         ({**SQUARE, "options": {"checker": "x"}}, "with io only"),
+        ({**SQUARE, "limits": {"time_s": True}}, "expected a positive number"),
+        ({**SQUARE, "options": {"float_tol": True}}, "expected a number from 0"),
         ({**PRODUCT, "options": {"checker": "def check("}}, "the checker of the reference"),
+        ({**PRODUCT, "options": {"checker": "def check(a): return True"}}, "check(stdin, out)"),
+        ({**PRODUCT, "options": {"checker": "def chek(a, b): return True"}}, "check(stdin, out)"),
         ({**PRODUCT, "options": {"checker": "def check(a, b): return c"}}, "NameError"),
         ({**PRODUCT, "options": {"checker": "def check(a, b): pass"}}, "expected true or false"),
     ],

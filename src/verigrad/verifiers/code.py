@@ -17,6 +17,7 @@ from verigrad.verifiers.programs.extract import Found, defines, find_program
 from verigrad.verifiers.programs.tests import (
     assert_tests,
     call_tests,
+    check_checker,
     check_entry,
     stream_tests,
     written,
@@ -202,6 +203,10 @@ class _Case:
         outcome = sandbox.run(Program(sources=(self.checker,), calls=(call,)), SandboxLimits())
         if outcome.error and outcome.error not in _BROKEN_TEST:
             return False  # It stumbled over what the program wrote.
+        if outcome.ending is not Ending.EXITED:
+            raise ValueError(
+                f"the checker of the reference was ended by the limit of {outcome.ending}"
+            )
         if not outcome.completed or not isinstance(outcome.values[0], bool | int | float):
             raise ValueError(
                 f"the checker of the reference gave {list(outcome.values)!r:.60}; expected true or "
@@ -235,7 +240,7 @@ def _limits(limits: Any, usual: SandboxLimits) -> SandboxLimits:
     if not isinstance(limits, Mapping) or not limits.keys() <= {"time_s", "memory_mb"}:
         raise ValueError(f"limits is {limits!r:.80}; expected a table of time_s and memory_mb")
     for key, value in limits.items():
-        if not isinstance(value, int | float) or not 0 < value < 1e6:
+        if not _is_number(value) or not 0 < value < 1e6:
             raise ValueError(f"limits has {key} = {value!r:.60}; expected a positive number")
     seconds = float(limits.get("time_s", usual.seconds))
     memory = int(limits["memory_mb"] * 2**20) if "memory_mb" in limits else usual.memory_bytes
@@ -247,9 +252,13 @@ def _options(options: Any, kind: str) -> tuple[float, str | None]:
     if not isinstance(options, Mapping) or not options.keys() <= {"float_tol", "checker"}:
         raise ValueError(f"options is {options!r:.80}; expected a table of float_tol and checker")
     tolerance, checker = options.get("float_tol", 0.0), options.get("checker")
-    if not isinstance(tolerance, int | float) or not 0 <= tolerance < float("inf"):
+    if not _is_number(tolerance) or not 0 <= tolerance < float("inf"):
         raise ValueError(f"options has float_tol = {tolerance!r:.60}; expected a number from 0")
     if checker is not None and (not isinstance(checker, str) or kind != "io"):
         raise ValueError(f"options has checker = {checker!r:.60}; expected, with io only, the text "
                          "of a function check(stdin, out)")  # fmt: skip
-    return float(tolerance), checker
+    return float(tolerance), None if checker is None else check_checker(checker)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -14,6 +14,8 @@ from verigrad.verifiers.answer import NoAnswer, final_text
 
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t]*([^\n`]*)$")
 _TAGS = {"python", "py", "python3", "py3", "python2", "pycon", "ipython", "ipython3"}
+_ANSWER_TAG = re.compile(r"^[ \t]*</?answer>|</?answer>[ \t]*$", re.MULTILINE)
+_INNER_FENCE = re.compile(r"(?<=[^\s`~>])[ \t]*(```[ \t]*(?:python|py)3?[ \t]*)$", re.MULTILINE)
 _START = re.compile(r"^(?:def |class |import |from |async def |@)", re.MULTILINE)
 
 MOST_READINGS = 4
@@ -61,6 +63,8 @@ def find_program(completion: str, wanted: tuple[str, ...] = ()) -> Found:
         NoAnswer: there is nothing in it that could be a program.
     """
     text = final_text(completion).replace("\r\n", "\n").replace("\ufeff", "")
+    # Tags of the layout stand alone, and a sentence may end in the fence that opens a block.
+    text = _INNER_FENCE.sub(r"\n\1", _ANSWER_TAG.sub("\n", text))
     blocks = _blocks(text)
     if not blocks:
         if not text.strip():
@@ -94,7 +98,7 @@ def _blocks(text: str) -> list[_Block]:
             for end, other in fences[place + 1 :]
             if other.group(1).startswith(fence) and not other.group(2).strip()
         ]
-        tag = words[0].lower() if words else ""
+        tag = words[0].lower().strip("{.}") if words else ""
         if not ends and not tag and not blocks:
             return _around_lone_fence(lines, row)
         after = ends[0] if ends else len(lines)

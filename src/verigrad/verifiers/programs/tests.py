@@ -179,6 +179,31 @@ def _refuse_unknown(node: ast.AST, known: set[str], line: object) -> None:
                          "defines where it is looked at")  # fmt: skip
 
 
+def check_checker(checker: str) -> str:
+    """The text of a function ``check(stdin, out)``.
+
+    Raises:
+        ValueError: it does not compile, or defines no function that takes two arguments.
+    """
+    try:
+        body = ast.parse(checker).body
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"the checker of the reference does not compile: {error}") from error
+    made = [one for one in body if isinstance(one, ast.FunctionDef) and one.name == "check"]
+    if not made or not _takes_two(made[-1].args):
+        raise ValueError(
+            f"the checker of the reference is {checker!r:.80}; expected the text of a function "
+            "check(stdin, out)"
+        )
+    return checker
+
+
+def _takes_two(arguments: ast.arguments) -> bool:
+    names = len(arguments.posonlyargs) + len(arguments.args)
+    needed = names - len(arguments.defaults)
+    return needed <= 2 and (names >= 2 or arguments.vararg is not None)
+
+
 def written(value: Any) -> str:
     """Plain data as an expression, which means the same in any namespace.
 
