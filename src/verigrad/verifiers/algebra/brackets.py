@@ -45,10 +45,10 @@ def encloses(tokens: Sequence[Token]) -> bool:
     return False
 
 
-def trimmed(tokens: list[Token]) -> list[Token]:
+def trimmed(tokens: Sequence[Token]) -> Sequence[Token]:
     """Without the full stop or comma at the end and the equals sign at the start."""
     start, end = 0, len(tokens)
-    while end > start and tokens[end - 1].is_sign(".", ",", ";"):
+    while end > start and tokens[end - 1].is_sign(".", ",", ";", "\\\\"):
         end -= 1
     while start < end and tokens[start].is_sign("=", "approx", ":", "*"):
         start += 1

@@ -6,7 +6,7 @@ r"""Tokens to an expression, by recursive descent.
     power    := atom ("!" | "%" | "^" exponent)*
     atom     := number | name | function argument | \frac.. | \sqrt.. | brackets | |sum|
 
-``\pm`` has two readings; the parser takes the one it is told to.
+A plus-minus sign is none of these: who reads a formula with one reads it twice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,17 +33,13 @@ MOST_NESTED = 80
 _END = Token(Kind.SIGN, "end")
 
 
-def parse_expression(tokens: Sequence[Token], *, minus: bool = False) -> Expr:
-    r"""The expression that all of the tokens spell.
-
-    Args:
-        tokens: what to read.
-        minus: read ``\pm`` as minus (and ``\mp`` as plus).
+def parse_expression(tokens: Sequence[Token]) -> Expr:
+    """The expression that all of the tokens spell.
 
     Raises:
         Unreadable: they do not spell one, or it has no value (a division by zero).
     """
-    parser = _Parser(tokens, minus)
+    parser = _Parser(tokens)
     expr = parser.sum()
     if parser.peek is not _END:
         raise Unreadable(f"{parser.peek.text!r} is not expected after an expression")
@@ -55,9 +51,8 @@ def parse_expression(tokens: Sequence[Token], *, minus: bool = False) -> Expr:
 class _Parser:
     """A position in the tokens."""
 
-    def __init__(self, tokens: Sequence[Token], minus: bool) -> None:
+    def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
-        self.minus = minus
         self.at = 0
         self.depth = 0
         self.bars = 0
@@ -95,13 +90,10 @@ class _Parser:
     def sum(self) -> Expr:
         with self.deeper():
             total = self.product()
-            while sign := self.accept("+", "-", "pm", "mp"):
+            while sign := self.accept("+", "-"):
                 term = self.product()
-                total = total - term if self.is_minus(sign) else total + term
+                total = total - term if sign == "-" else total + term
             return total
-
-    def is_minus(self, sign: str) -> bool:
-        return sign == "-" or (sign == "pm" and self.minus) or (sign == "mp" and not self.minus)
 
     def product(self) -> Expr:
         result = self.unary()
@@ -127,10 +119,10 @@ class _Parser:
         return token.kind in (Kind.NAME, Kind.FUNCTION)
 
     def unary(self) -> Expr:
-        if sign := self.accept("+", "-", "pm", "mp"):
+        if sign := self.accept("+", "-"):
             with self.deeper():
                 value = self.unary()
-            return -value if self.is_minus(sign) else value
+            return -value if sign == "-" else value
         return self.power()
 
     def power(self) -> Expr:

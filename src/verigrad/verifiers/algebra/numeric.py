@@ -116,8 +116,10 @@ def _vanishes(one: Expr, other: Expr, point: Mapping[Expr, Expr]) -> bool | None
 
 
 def _is_real(expr: Expr, point: Mapping[Expr, Expr]) -> bool:
-    value = _value(expr, point)
-    return value is not None and bool(value.is_real)
+    """Is it, and every root and logarithm in it?"""
+    parts = expr.atoms(sympy.Pow, sympy.log)
+    values = [_value(part, point) for part in (expr, *parts)]
+    return all(value is not None and bool(value.is_real) for value in values)
 
 
 def _value(expr: Expr, point: Mapping[Expr, Expr]) -> Expr | None:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from verigrad.verifiers.algebra.units import is_unit
-from verigrad.verifiers.algebra.vocabulary import FUNCTIONS, GREEK, SCALES, SPELLED
+from verigrad.verifiers.algebra.vocabulary import FRACTIONS, FUNCTIONS, GREEK, SCALES, SPELLED
 from verigrad.verifiers.answer import Answer, NoAnswer, Source
 
 _PIECE = re.compile(
@@ -14,9 +14,12 @@ _PIECE = re.compile(
     r"|(?P<word>[A-Za-z\u00c0-\u024f]+(?:'[A-Za-z]+)?)|(?P<other>.)",
     re.DOTALL,
 )
-_SIGNS = frozenset(name for name in GREEK if not name.isascii()) | frozenset(
-    "+-−–*/×·÷^_=<>≤≥≠≈±∓√∛π∞°%|()[]{}'∪∩∈∅…~&⁰¹²³⁴⁵⁶⁷⁸⁹⁻ⁿ₀₁₂₃₄₅₆₇₈₉½⅓⅔¼¾$€£¢¥₹"
+_SIGNS = frozenset(
+    [name for name in GREEK if not name.isascii()]
+    + list("+-−–*/×·÷^_=<>≤≥≠≈±∓√∛π∞°%|()[]{}'∪∩∈∅…~&⁰¹²³⁴⁵⁶⁷⁸⁹⁻ⁿ₀₁₂₃₄₅₆₇₈₉$€£¢¥₹")
+    + list(FRACTIONS)
 )
+_MATHEMATICAL = re.compile(rf"\d|[π∞∅{''.join(FRACTIONS)}]|\\[A-Za-z]|[A-Za-z)]!")
 _PUNCTUATION = ",;:.!?"
 _DELIMITERS = re.compile(r"\\[()\[\]]|\$\$|(?<!\\)\$")
 _HEDGE = re.compile(r"\b(or|and)\s+(?:maybe|perhaps|possibly|else|even|rather)\s+", re.IGNORECASE)
@@ -29,19 +32,33 @@ _DENIED = re.compile(
 )
 _BOUND = re.compile(
     r"(?:\b(?:less|more|greater|fewer|smaller|larger|bigger|higher|lower)\s+than(?:\s+or\s+equal\s+to)?"
-    r"|\bat\s+(?:least|most)|\bup\s+to|\bunder|\bbelow|\babove|\bbetween|\bexceeds)\s*$",
+    r"|\bat\s+(?:least|most)|\bup\s+to|\bunder|\bbelow|\babove|\bover|\bbetween|\bexceeds)\s*$",
     re.IGNORECASE,
 )
-_SENTENCE_END = re.compile(r"(?<![ap]\.m)[.!?](?=\s|$)")
+_BOUND_AFTER = re.compile(
+    r"\s*(?:\w+\s+)?or\s+(?:more|less|fewer|greater|higher|lower|above|below|larger|smaller)\b",
+    re.IGNORECASE,
+)
+_FACTORIAL = r"!(?=\s*(?:[+*/^=<>)$\\!]|-\s*[\d\\(A-Za-z](?![A-Za-z])))"
+"""An exclamation mark that ends no sentence: the formula goes on, or its delimiters close."""
+
+_SENTENCE_END = re.compile(rf"(?<![ap]\.m)(?!{_FACTORIAL})[.!?](?=\s|$)")
+_CLOSED_FACTORIAL = re.compile(r"(\$\$?|\\[(\[])([^$\n]{0,300}?!)\s*(\$\$?|\\[)\]])")
+_UNIT_AFTER = re.compile(
+    r"(?<!\\)\$([^$\n]{1,300}\d\}?\s*)\$\s+([A-Za-z]{1,3}(?:/[A-Za-z]{1,4})?)(\^?[23²³])?"
+    r"(?=[\s.,;)]|$)"
+)
+_NEGATIVE = re.compile(r"(^\s*|[^\s\d)}\]$]\s+)(?:minus|negative)\s+(?=[\d.$\\])", re.IGNORECASE)
 _REASON = re.compile(r"[,;(]|\s(?:because|since|as)\s")
 
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula in a sentence, and the text between it and the formula before it."""
+    """A formula in a sentence, the text between it and the formula before it, and all after it."""
 
     text: str
     before: str
+    after: str
 
 
 def answer_formula(answer: Answer) -> str | None:
@@ -58,7 +75,8 @@ def answer_formula(answer: Answer) -> str | None:
     found = [one for one in formulas(text) if not _DENIED.search(one.before)]
     if not found:
         return None
-    if _BOUND.search(found[-1 if is_last else 0].before):
+    chosen = found[-1 if is_last else 0]
+    if _BOUND.search(chosen.before) or _BOUND_AFTER.match(chosen.after):
         raise NoAnswer("the answer is only a bound")
     pair = found[-2:] if is_last else found[:2]
     between = pair[-1].before.lower().split() if len(pair) == 2 else []
@@ -66,7 +84,7 @@ def answer_formula(answer: Answer) -> str | None:
         return f"{pair[0].text} or {pair[1].text}"
     if between == ["to"] and not is_last:
         return f"{pair[0].text} : {pair[1].text}"
-    return found[-1 if is_last else 0].text
+    return chosen.text
 
 
 def answer_words(answer: Answer) -> tuple[str, ...]:
@@ -77,15 +95,24 @@ def answer_words(answer: Answer) -> tuple[str, ...]:
 
 def formulas(text: str) -> list[Formula]:
     """The formulas of a text in order."""
-    scanner = _Scanner(undelimited(_HEDGE.sub(r"\1 ", text)))
+    text = _UNIT_AFTER.sub(_with_unit, _NEGATIVE.sub(r"\1-", _HEDGE.sub(r"\1 ", text)))
+    scanner = _Scanner(undelimited(_CLOSED_FACTORIAL.sub(r"\1{\2}\3", text)))
     found: list[Formula] = []
     end = 0
     for start, stop in scanner.runs():
         formula = _trimmed(scanner.text[start:stop])
         if _is_formula(formula, scanner.text):
-            found.append(Formula(formula, scanner.text[end:start]))
+            found.append(Formula(formula, scanner.text[end:start], scanner.text[stop:]))
             end = stop
     return found
+
+
+def _with_unit(match: "re.Match[str]") -> str:
+    r"""A unit behind a formula in dollar signs as a part of it: ``$10^3$ m``."""
+    formula, unit, power = match.groups()
+    if not is_unit(unit.partition("/")[0]) or unit == "in":
+        return match.group()
+    return rf"${formula}\text{{ {unit}}}{power or ''}$"
 
 
 def undelimited(text: str) -> str:
@@ -101,7 +128,7 @@ def _sentence(text: str) -> str:
 
 
 def _is_formula(text: str, whole: str) -> bool:
-    if re.search(r"\d|[π∞∅½⅓⅔¼¾]|\\[A-Za-z]", text) or text in SPELLED:
+    if _MATHEMATICAL.search(text) or text in SPELLED:
         return True
     letters = re.search(r"[A-Za-z]", text)
     return bool(letters) and (
@@ -199,4 +226,6 @@ class _Scanner:
             return following.group() == "." or self.pieces[place - 1].group() == "."
         if text == ":" and self.pieces[place - 1].lastgroup == "space":
             return self.starts_formula(place + 1)
+        if text == "!" and re.match(_FACTORIAL, self.text[self.pieces[place].start() :]):
+            return True
         return text in ":!" and following.lastgroup != "space"

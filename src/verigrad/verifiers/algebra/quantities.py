@@ -12,12 +12,8 @@ CURRENCIES = {"dollar": "$", "cent": "¢", "euro": "€", "pound": "£", "yen": 
 _UNIT_SIGNS = ("^", "/", "*", "{", "}", "(", ")", "degree", "%", ".")
 
 
-def read_quantity(tokens: Sequence[Token], *, minus: bool = False) -> Value:
+def read_quantity(tokens: Sequence[Token]) -> Value:
     """An expression with the unit that stands before or after it, or words alone.
-
-    Args:
-        tokens: what to read.
-        minus: read a plus-minus sign as minus.
 
     Raises:
         Unreadable: it is neither.
@@ -34,7 +30,7 @@ def read_quantity(tokens: Sequence[Token], *, minus: bool = False) -> Value:
     based = _based(rest[:start])
     if based is not None:
         return based
-    expr = parse_expression([*sign, *rest[:start]], minus=minus)
+    expr = parse_expression([*sign, *rest[:start]])
     return Quantity(expr, read_unit(unit)) if unit else Quantity(expr)
 
 
@@ -66,11 +62,11 @@ def _spelled(tokens: Sequence[Token]) -> str:
     before = ""
     for token in tokens:
         joins = token.kind is Kind.TEXT or token.is_sign(*_UNIT_SIGNS, *CURRENCIES)
-        if not joins and before not in ("^", "{", "/", "*", "degree", "}"):
+        if not joins and before not in ("^", "{", "/", "*", "-", "degree", "}"):
             raise Unreadable(f"{token.text!r} is not expected after a unit")
         before = token.text
         words += " " + (CURRENCIES | {"degree": "°"}).get(token.text, token.text)
-    return words
+    return words.replace("- ", "-")
 
 
 def _based(tokens: Sequence[Token]) -> Based | None:

@@ -4,16 +4,22 @@ The structure is split off first, from the outside in, at signs that stand in no
 left are expressions.
 """
 
-import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import sympy
 
 from verigrad.verifiers.algebra import regions
-from verigrad.verifiers.algebra.bounded import Expr
 from verigrad.verifiers.algebra.brackets import CLOSING, OPENING, encloses, split, trimmed
+from verigrad.verifiers.algebra.chains import chain, is_constant, outcome
 from verigrad.verifiers.algebra.grammar import parse_expression
-from verigrad.verifiers.algebra.numeric import agree, rounds_to
+from verigrad.verifiers.algebra.naming import (
+    label,
+    named_by_notation,
+    symbol,
+    without_announcement,
+    without_option,
+)
 from verigrad.verifiers.algebra.quantities import read_quantity
 from verigrad.verifiers.algebra.tokens import Kind, Token, Unreadable, tokenize
 from verigrad.verifiers.algebra.values import (
@@ -25,11 +31,10 @@ from verigrad.verifiers.algebra.values import (
     Ratio,
     Region,
     Relation,
-    Rounded,
     Value,
     Words,
 )
-from verigrad.verifiers.algebra.wording import plain_words, read_words
+from verigrad.verifiers.algebra.wording import read_words
 
 INEQUALITIES = ("<", ">", "<=", ">=", "!=")
 SEPARATORS = (",", ";", "or", "and")
@@ -43,10 +48,14 @@ def read(text: str) -> Value:
     Raises:
         Unreadable: it is neither mathematics that we know nor plain words.
     """
+    text = without_option(text)
     words = read_words(text)
     if words is not None:
         return words
-    tokens = trimmed(tokenize(text))
+    sides = named_by_notation(text)
+    if sides is not None:
+        return Named(sides[0], read(sides[1]), sympy.Symbol(sides[0]))
+    tokens = trimmed(without_announcement(trimmed(tokenize(text))))
     if not tokens:
         raise Unreadable("there is nothing to read")
     try:
@@ -64,10 +73,22 @@ def _statement(tokens: Sequence[Token]) -> Value:
     if any(_is_ellipsis(part) for part in parts):
         members = [Words("...") if _is_ellipsis(part) else _single(part) for part in parts]
         return Items(tuple(members), ordered=True)
-    values = [_single(part) for part in parts if part]
+    values = [value for part in parts if part for value in _each(part)]
     if not values:
         raise Unreadable("there is nothing between the separators")
     return _joined(values, any_of="or" in separators)
+
+
+def _each(tokens: Sequence[Token]) -> tuple[Value, ...]:
+    """The value of a part of a list; both of them where it has a plus-minus sign."""
+    value = _single(tokens)
+    if any(token.is_sign("pm", "mp") for token in tokens):
+        match value:
+            case Items(values=values):
+                return values
+            case Named(value=Items(values=values)):
+                return tuple(Named(value.name, one, value.symbol) for one in values)
+    return (value,)
 
 
 def _is_ellipsis(tokens: Sequence[Token]) -> bool:
@@ -99,14 +120,24 @@ def _single(tokens: Sequence[Token]) -> Value:
     if not tokens:
         raise Unreadable("a part of a list is empty")
     parts, signs = split(tokens, (":",))
+    if signs and parts[0] and all(token.kind is Kind.TEXT for token in parts[0]):
+        return Named(label(parts[0]), _single(tokens[len(parts[0]) + 1 :]), symbol(parts[0]))
     if signs:
         return Ratio(tuple(parse_expression(part) for part in parts))
     if any(token.is_sign("pm", "mp") for token in tokens):
-        plus, minus = (read_quantity(tokens, minus=sign) for sign in (False, True))
-        return Items((plus, minus))
+        return Items((_single(_signed(tokens, "+-")), _single(_signed(tokens, "-+"))))
     if tokens[0].is_sign("emptyset", "mathbb") or split(tokens, ("cup", "cap", "setminus"))[1]:
         return Region(_set(tokens))
     return _bracketed(tokens) or read_quantity(tokens)
+
+
+def _signed(tokens: Sequence[Token], signs: str) -> list[Token]:
+    r"""The tokens with the first sign for every ``\pm`` and the second for every ``\mp``."""
+    chosen = dict(zip(("pm", "mp"), signs, strict=True))
+    return [
+        replace(token, text=chosen[token.text]) if token.is_sign(*chosen) else token
+        for token in tokens
+    ]
 
 
 def _bracketed(tokens: Sequence[Token]) -> Value | None:
@@ -138,13 +169,32 @@ def _braces(inner: Sequence[Token]) -> Value:
     """A set: its elements, or the condition after the bar."""
     parts, _ = split(inner, ("|", ":"))
     if len(parts) == 2 and inner:
-        return _statement(parts[1])
+        return _described(parts[0], parts[1])
     if not inner:
         return Region(sympy.S.EmptySet)
     value = _statement(inner)
     if not isinstance(value, Items):
         return Items((value,))
     return value if value.ordered else Items(tuple(dict.fromkeys(value.values)))
+
+
+def _described(members: Sequence[Token], condition: Sequence[Token]) -> Value:
+    r"""A set by the condition that its members fulfil: {x | x > 2}, {x in Z : x > 2}.
+
+    Raises:
+        Unreadable: its members are more than one variable: {2k | k in Z}.
+    """
+    parts, signs = split(members, ("in",))
+    if len(parts[0]) != 1 or parts[0][0].kind is not Kind.NAME:
+        raise Unreadable("a set of expressions is not read")
+    value = _statement(condition)
+    if not signs:
+        return value
+    fulfilled = regions.conditions([value], any_of=False)
+    region = regions.as_region(fulfilled.value) if fulfilled is not None else None
+    if region is None:
+        raise Unreadable("the condition of a set is not read")
+    return Region(regions.combined(_set(parts[1]), "cap", region))
 
 
 def _grid(tokens: Sequence[Token]) -> Grid:
@@ -191,8 +241,8 @@ def _relation(parts: list[Sequence[Token]], signs: list[str]) -> Value:
     if not all(parts):
         raise Unreadable("a relation lacks a side")
     if signs == ["in"]:
-        name = _label(parts[0])
-        return Named(name, _single(parts[1]), _symbol(parts[0]))
+        name = label(parts[0])
+        return Named(name, _single(parts[1]), symbol(parts[0]))
     if set(signs) <= {"=", "approx"}:
         return _equality(parts, signs)
     if "=" in signs or "in" in signs or "approx" in signs:
@@ -209,57 +259,19 @@ def _relation(parts: list[Sequence[Token]], signs: list[str]) -> Value:
 
 def _equality(parts: list[Sequence[Token]], signs: list[str]) -> Value:
     """A named value, a computation with its result, or an equation."""
-    if _label(parts[0]):
-        value = _chain([_single(part) for part in parts[1:]])
-        return Named(_label(parts[0]), value, _symbol(parts[0]))
-    if len(parts) == 2 and _label(parts[1]) and signs == ["="]:
-        return Named(_label(parts[1]), _single(parts[0]), _symbol(parts[1]))
+    if label(parts[0]):
+        value = chain([_single(part) for part in parts[1:]])
+        return Named(label(parts[0]), value, symbol(parts[0]))
+    if len(parts) == 2 and label(parts[1]) and signs == ["="]:
+        return Named(label(parts[1]), _single(parts[0]), symbol(parts[1]))
     values = [_single(part) for part in parts]
-    if all(isinstance(value, Quantity) and not value.expr.free_symbols for value in values):
-        return _chain(values)
+    if all(map(is_constant, values)):
+        return chain(values)
     match values:
-        case [Quantity(expr=left), Quantity(expr=right)]:
-            return Relation(left, "=", right)
+        case [Quantity(expr=left), Quantity(expr=right, unit=unit)]:
+            return Relation(left, "=", right, unit)
+        case [Quantity(expr=left), *others]:
+            result = outcome(others)
+            if result is not None:
+                return Relation(left, "=", result.expr, result.unit)
     raise Unreadable("an equation between things that are not expressions")
-
-
-def _chain(values: list[Value]) -> Value:
-    """The result of "a = b = c": the last, after a check that no two numbers contradict."""
-    result = values[-1]
-    for value in reversed(values[:-1]):
-        if not (isinstance(value, Quantity) and isinstance(result, Quantity)):
-            continue
-        if value.expr.free_symbols or agree(value.expr, result.expr):
-            continue
-        if not rounds_to(value.expr, result.expr):
-            raise Unreadable("the two sides of an equals sign have different values")
-        return Rounded(Quantity(value.expr, result.unit), result)
-    return result
-
-
-def _label(tokens: Sequence[Token]) -> str:
-    """The name on one side of an equals sign, or "": x, x_1, f(x), Area, angle ABC, (x, y)."""
-    spelled = "".join(token.text.split()[-1] for token in tokens if not token.is_sign("{", "}"))
-    if all(token.kind is Kind.TEXT for token in tokens):
-        return plain_words(spelled)
-    if any(token.is_sign("angle") for token in tokens) or re.fullmatch(r"[A-Z]{2,4}", spelled):
-        return spelled
-    if tokens[0].kind is Kind.NAME and tokens[0].text not in ("pi", "e", "i", "infty"):
-        if len(tokens) == 1 or tokens[1].is_sign("_", "'"):
-            return spelled if not any(token.is_sign(*"+*/^") for token in tokens) else ""
-        if tokens[1].is_sign("(") and encloses(tokens[1:]) and tokens[-1].is_sign(")"):
-            return spelled
-        if re.fullmatch(r"[fgh]\^-1\(\w\)", spelled):
-            return spelled
-    names = [token for token in tokens if token.kind is Kind.NAME]
-    if tokens[0].is_sign("(") and len(names) * 2 + 1 == len(tokens):
-        return spelled
-    return ""
-
-
-def _symbol(tokens: Sequence[Token]) -> Expr:
-    """The left side of a named value as an expression; its bare name where it is none."""
-    try:
-        return parse_expression(tokens)
-    except Unreadable:
-        return sympy.Symbol(_label(tokens))

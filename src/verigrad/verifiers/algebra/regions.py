@@ -6,6 +6,7 @@ import sympy
 
 from verigrad.verifiers.algebra.bounded import Expr
 from verigrad.verifiers.algebra.numeric import agree
+from verigrad.verifiers.algebra.relations import FLIPPED
 from verigrad.verifiers.algebra.tokens import Unreadable
 from verigrad.verifiers.algebra.values import Items, Named, Point, Quantity, Region, Relation, Value
 
@@ -20,6 +21,10 @@ NAMED = {
     "mathbbZ": sympy.S.Integers,
     "mathbbN": sympy.S.Naturals,
 }
+
+
+MOST_MEMBERS = 1000
+"""Largest set of whole numbers that is listed."""
 
 
 def interval(low: Expr, high: Expr, left_open: bool, right_open: bool) -> "sympy.Set":
@@ -38,7 +43,9 @@ def combined(left: "sympy.Set", sign: str, right: "sympy.Set") -> "sympy.Set":
     if sign == "cup":
         return sympy.Union(left, right)
     if sign == "cap":
-        return sympy.Intersection(left, right)
+        common = sympy.Intersection(left, right)
+        is_list = isinstance(common, sympy.Range) and common.size <= MOST_MEMBERS
+        return sympy.FiniteSet(*common) if is_list else common
     return sympy.Complement(left, right)
 
 
@@ -75,12 +82,13 @@ def conditions(values: Sequence[Value], *, any_of: bool) -> Named | None:
 
 
 def solution(relation: Relation) -> "tuple[Expr, sympy.Set] | None":
-    """The variable and the set of an inequality between a variable and a number, else None."""
+    """The variable and the set of an inequality that is linear in one variable, else None."""
     left, sign, right = relation.left, relation.sign, relation.right
     if right.is_Symbol and not left.free_symbols:
-        flipped = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
-        left, sign, right = right, flipped.get(sign, sign), left
-    if not left.is_Symbol or right.free_symbols or right.is_extended_real is not True:
+        left, sign, right = right, FLIPPED[sign], left
+    if not left.is_Symbol or right.free_symbols:
+        left, sign, right = _solved(left - right, sign)
+    if not left.is_Symbol or right.is_extended_real is not True:
         return None
     match sign:
         case "<" | "<=":
@@ -90,6 +98,20 @@ def solution(relation: Relation) -> "tuple[Expr, sympy.Set] | None":
         case "!=":
             return left, sympy.Complement(sympy.S.Reals, sympy.FiniteSet(right))
     return None
+
+
+def _solved(gap: Expr, sign: str) -> tuple[Expr, str, Expr]:
+    """Left side, sign and right side of what ``gap sign 0`` says of its only variable.
+
+    Where it is not linear, or has several, it stays as it is.
+    """
+    if len(gap.free_symbols) == 1:
+        (variable,) = gap.free_symbols
+        slope = gap.diff(variable)
+        if slope.is_positive or slope.is_negative:
+            bound = -gap.subs(variable, 0) / slope
+            return variable, sign if slope.is_positive else FLIPPED[sign], bound
+    return gap, sign, sympy.S.Zero
 
 
 def same_regions(one: "sympy.Set", other: "sympy.Set") -> bool:

@@ -6,8 +6,9 @@ from typing import Any, TypeAlias
 import sympy
 
 from verigrad.verifiers.algebra.bounded import Expr
-from verigrad.verifiers.algebra.numeric import agree, constant_ratio, numerator
+from verigrad.verifiers.algebra.numeric import agree
 from verigrad.verifiers.algebra.regions import as_region, same_regions
+from verigrad.verifiers.algebra.relations import as_relation, same_relations
 from verigrad.verifiers.algebra.units import Unit
 from verigrad.verifiers.algebra.values import (
     NO_UNIT,
@@ -29,7 +30,6 @@ from verigrad.verifiers.algebra.values import (
 Close: TypeAlias = Callable[[Expr, Expr], bool]
 """Are two expressions equal, or near enough where a tolerance is given? (reference, given)"""
 
-_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 _NUMBER_UNITS = ("percent", "degree")
 """Units that are numbers themselves: 35 % is 0.35, and 45 degrees are pi/4."""
 
@@ -78,7 +78,7 @@ def _same_named(reference: Named, given: Named, close: Close) -> bool:
         return same(reference.value, given.value, close)
     match reference.value, given.value:
         case Quantity(), Quantity():
-            return _same_relations(_as_relation(reference), _as_relation(given), close)
+            return same_relations(as_relation(reference), as_relation(given))
     return False
 
 
@@ -87,15 +87,18 @@ def _same_named_and_relation(reference: Any, given: Any, close: Close) -> bool:
     named = reference if isinstance(reference, Named) else given
     if not isinstance(named.value, Quantity):
         return False
-    one, other = (_as_relation(value) for value in (reference, given))
-    return _same_relations(one, other, close)
+    one, other = (as_relation(value) for value in (reference, given))
+    return same_relations(one, other)
 
 
-def _as_relation(value: Named | Relation) -> Relation:
-    if isinstance(value, Relation):
-        return value
-    assert isinstance(value.value, Quantity)
-    return Relation(value.symbol, "=", value.value.expr)
+def _is_value_of(reference: Quantity, given: Relation, close: Close) -> bool:
+    """An expression with its value states the value: m + n = 25."""
+    return (
+        given.sign == "="
+        and bool(given.left.free_symbols)
+        and not (given.right.free_symbols or reference.expr.free_symbols)
+        and _same_quantities(reference, Quantity(given.right, given.unit), close)
+    )
 
 
 def _same_quantities(reference: Quantity, given: Quantity, close: Close) -> bool:
@@ -240,18 +243,7 @@ def _same_ratios(reference: Ratio, given: Ratio, close: Close) -> bool:
 
 
 def _same_relations(reference: Relation, given: Relation, close: Close) -> bool:
-    """Does one say the other times a constant (a positive one if it is an inequality)?"""
-    mine = reference.left - reference.right
-    theirs = given.left - given.right
-    factor = constant_ratio(theirs, mine)
-    if reference.sign in ("=", "!="):
-        if factor is None:
-            # y = 1/x is xy = 1.
-            factor = constant_ratio(numerator(theirs), numerator(mine))
-        return factor is not None and reference.sign == given.sign
-    if factor is None:
-        return False
-    return given.sign == (reference.sign if factor > 0 else _FLIPPED[reference.sign])
+    return same_relations(reference, given)
 
 
 def _amount(based: Based) -> int | None:
@@ -273,6 +265,7 @@ _JUDGES: dict[tuple[type, type], Callable[[Any, Any, Close], bool]] = {
     (Items, Items): _same_items,
     (Point, Point): _same_points,
     (Named, Named): _same_named,
+    (Quantity, Relation): _is_value_of,
     (Named, Relation): _same_named_and_relation,
     (Relation, Named): _same_named_and_relation,
     (Relation, Relation): _same_relations,

@@ -8,6 +8,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
+from verigrad.verifiers.algebra.numerals import (
+    REPEATING,
+    SCRIPT_NUMBER,
+    THOUSANDS,
+    WITH_COMMAS,
+    repeating_value,
+)
 from verigrad.verifiers.algebra.spelling import respelled
 from verigrad.verifiers.algebra.units import is_unit
 from verigrad.verifiers.algebra.vocabulary import (
@@ -17,6 +24,7 @@ from verigrad.verifiers.algebra.vocabulary import (
     FUNCTIONS,
     GREEK,
     SCALES,
+    SIGNS_IN_WORDS,
     SPELLED,
     TEXT_COMMANDS,
 )
@@ -69,23 +77,18 @@ class Token:
         return None
 
 
-_THOUSANDS = r"\d{1,3}(?:(?:\\[,;:!\ ]|\{,\}|['_\ \u00a0\u2009\u202f])\d{3})+(?!\d|\s*/)"
-_WITH_COMMAS = re.compile(r"\d{1,3}(?:,\d{3})+(?![\d])(?:\.\d+)?")
 _SCANNER = re.compile(
     rf"""(?P<space>(?:\s|~|\\[,;:!\ ])+)
-    |(?P<number>(?:(?:{_THOUSANDS}|\d+)(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+(?![\d.]))?)
+    |(?P<number>(?:(?:{THOUSANDS}|\d+)(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+(?![\d.]))?)
     |(?P<command>\\(?:[A-Za-z]+|.))
     |(?P<letters>[A-Za-z]+)
+    |(?P<foreign>[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3]+)
     |(?P<sign><=|>=|!=|=>|==|\*\*|:=|\.\.\.|.)""",
     re.VERBOSE | re.DOTALL,
 )
 _OPENING = frozenset(("(", "[", "\\{", "langle"))
 _CLOSING = frozenset((")", "]", "\\}", "rangle"))
-_SCRIPT_NUMBER = re.compile(r"\d+(?:\.\d+)?")
-"""After ^ and _ neither a space nor a comma joins digits."""
-
-_REPEATING = re.compile(r"(?:\\overline|\\bar|\\dot)\s*(?:\{(\d+)\}|(\d))")
-_GROUP = re.compile(r"\s*\{([^{}]*)\}")
+_GROUP = re.compile(r"\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 
 
 def tokenize(text: str) -> list[Token]:
@@ -126,6 +129,8 @@ class _Tokenizer:
                 self.command(text[1:])
             case "letters":
                 self.letters(text)
+            case "foreign":
+                self.add(Kind.TEXT, text)
             case "sign":
                 self.sign(text)
             case _:
@@ -134,8 +139,8 @@ class _Tokenizer:
     def special_number(self) -> "re.Match[str] | None":
         """A number whose commas separate thousands (not in brackets), or one after ^ or _."""
         if self.tokens and self.tokens[-1].is_sign("^", "_"):
-            return _SCRIPT_NUMBER.match(self.text, self.at)
-        return None if self.brackets else _WITH_COMMAS.match(self.text, self.at)
+            return SCRIPT_NUMBER.match(self.text, self.at)
+        return None if self.brackets else WITH_COMMAS.match(self.text, self.at)
 
     def add(self, kind: Kind, text: str, value: Fraction | None = None) -> None:
         self.tokens.append(Token(kind, text, value, self.spaced))
@@ -148,7 +153,7 @@ class _Tokenizer:
         if len(mantissa) > MOST_DIGITS or abs(int(exponent[:9] or 0)) > MOST_DIGITS:
             raise Unreadable(f"a number has more than {MOST_DIGITS} digits")
         value = Fraction(mantissa) * Fraction(10) ** int(exponent or 0)
-        repeating = _REPEATING.match(self.text, self.at) if "." in mantissa + self.point() else None
+        repeating = REPEATING.match(self.text, self.at) if "." in mantissa + self.point() else None
         if repeating and not exponent:
             self.repeating(mantissa, repeating)
         else:
@@ -156,7 +161,7 @@ class _Tokenizer:
 
     def point(self) -> str:
         r"""A decimal point with only repeating digits after it: ``0.\overline{3}``."""
-        if self.text.startswith(".", self.at) and _REPEATING.match(self.text, self.at + 1):
+        if self.text.startswith(".", self.at) and REPEATING.match(self.text, self.at + 1):
             self.at += 1
             return "."
         return ""
@@ -164,11 +169,7 @@ class _Tokenizer:
     def repeating(self, mantissa: str, match: "re.Match[str]") -> None:
         self.at = match.end()
         period = next(group for group in match.groups() if group)
-        whole, _, decimals = mantissa.partition(".")
-        size = 10 ** len(decimals)
-        value = Fraction(int(whole + decimals), size) + Fraction(
-            int(period), size * (10 ** len(period) - 1)
-        )
+        value = repeating_value(mantissa, period)
         self.add(Kind.NUMBER, f"{mantissa}({period})", value)
 
     def command(self, name: str) -> None:
@@ -202,17 +203,32 @@ class _Tokenizer:
         r"""The content of ``\text{...}``: words, or mathematics in upright type."""
         words = self.argument()
         first = words.lower().partition(" ")[0].removesuffix("s")
-        if (
+        start, _, last = words.strip(" .,").rpartition(" ")
+        if self.continues_value() and is_unit(words.strip()):
+            self.add(Kind.TEXT, words)
+        elif (
             len(words.strip("(). ")) <= 1
             or words in FUNCTIONS
+            or words.strip() in SPELLED
             or first in SCALES
             or not re.fullmatch(r"[A-Za-z .,'()/-]*", words)
         ):
             self.text = f"{self.text[: self.at]} {words} {self.text[self.at :]}"
-        elif words.lower().strip(" ,") in ("or", "and"):
-            self.add(Kind.SIGN, words.lower().strip(" ,"))
+        elif last.lower() in SIGNS_IN_WORDS and (not start or last.lower() == "is"):
+            if start:
+                self.add(Kind.TEXT, start)
+            self.add(Kind.SIGN, SIGNS_IN_WORDS[last.lower()])
         elif words:
             self.add(Kind.TEXT, words)
+
+    def continues_value(self) -> bool:
+        """Does a value stand before, or a unit that is multiplied by what follows?"""
+        if self.tokens and self.tokens[-1].is_sign("*"):
+            return len(self.tokens) > 1 and self.tokens[-2].kind is Kind.TEXT
+        last = self.tokens[-1] if self.tokens else None
+        return last is not None and (
+            last.kind in (Kind.NUMBER, Kind.TEXT) or last.is_sign("}", ")", "\\}")
+        )
 
     def letters(self, text: str) -> None:
         after_number = bool(self.tokens) and self.tokens[-1].kind is Kind.NUMBER
@@ -223,8 +239,8 @@ class _Tokenizer:
             scale = SCALES[text.lower().removesuffix("s")]
             self.add(Kind.SIGN, "*")
             self.add(Kind.NUMBER, str(scale), Fraction(scale))
-        elif text in ("or", "and", "sqrt", "cbrt"):
-            self.add(Kind.SIGN, text)
+        elif sign := self.sign_in_words(text):
+            self.add(Kind.SIGN, sign)
         elif text in SPELLED:
             self.add(Kind.NAME, SPELLED[text])
         elif (after_number and self.is_unit(text)) or (
@@ -233,7 +249,11 @@ class _Tokenizer:
             self.add(Kind.TEXT, text)
         elif text in FUNCTIONS:
             self.add(Kind.FUNCTION, FUNCTIONS[text])
-        elif text == "per" or len(text) >= 4 or (len(text) == 3 and after_number and self.spaced):
+        elif (
+            text in ("per", "the", "The")
+            or len(text) >= 4
+            or (len(text) == 3 and after_number and self.spaced)
+        ):
             self.add(Kind.TEXT, text)
         elif self.is_times(text):
             self.add(Kind.SIGN, "*")
@@ -247,6 +267,13 @@ class _Tokenizer:
         return is_unit(text) and (
             len(text) > 1 or (self.spaced and (not rest or rest[0] in "^/.,"))
         )
+
+    def sign_in_words(self, word: str) -> str | None:
+        """The sign of a word; without words before "is", and a number before "to", a product."""
+        kind = self.tokens[-1].kind if self.tokens else None
+        if {"is": Kind.TEXT, "to": Kind.NUMBER}.get(word, kind) is not kind:
+            return None
+        return SIGNS_IN_WORDS.get(word if len(word) < 4 else word.lower())
 
     def is_times(self, text: str) -> bool:
         """An x between numbers, as in "3 x 10^8"."""

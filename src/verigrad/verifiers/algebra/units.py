@@ -78,6 +78,9 @@ _SIZES: tuple[tuple[str, int, str, str], ...] = (
     ("hertz", 1, "1", "Hz hertz"),
     ("pascal", 1, "1", "Pa pascal"),
     ("mole", 1, "1", "mol mole"),
+    ("coulomb", 1, "1", "C coulomb"),
+    ("tesla", 1, "1", "T tesla"),
+    ("ohm", 1, "1", "ohm"),
     ("unit", 1, "1", "unit"),
 )
 _UNITS = {
@@ -109,7 +112,8 @@ def read_unit(text: str) -> Unit:
 
     Example: read_unit("km per hour") == read_unit("km/h"); read_unit("square cm").
     """
-    spelled = re.sub(r"\bper\b", "/", text.replace("·", " ").replace("*", " "))
+    spelled = re.sub(r"\bper (?:cent\b|¢)", "percent", text)
+    spelled = re.sub(r"\bper\b", "/", spelled.replace("·", " ").replace("*", " "))
     spelled = re.sub(r" squared\b", "^2", re.sub(r" cubed\b", "^3", spelled))
     for name, meaning in _COMPOUND.items():
         spelled = re.sub(rf"\b{name}\b\.?", meaning, spelled)

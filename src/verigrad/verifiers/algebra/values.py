@@ -78,6 +78,8 @@ class Relation:
     left: Expr
     sign: str
     right: Expr
+    unit: Unit = NO_UNIT
+    """Of the right side."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,14 @@
 
 # ruff: noqa: RUF001  characters that look alike are what is read here
 
+import unicodedata
+
+FRACTIONS: dict[str, str] = {
+    sign: unicodedata.normalize("NFKC", sign).replace("\N{FRACTION SLASH}", "/")
+    for sign in "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞⅐⅑⅒"
+}
+"""Fractions in one character: ¾ is "3/4"."""
+
 LETTERS = (
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi "
     "rho sigma tau upsilon phi varphi chi psi omega Gamma Delta Xi Lambda Sigma Upsilon Phi Psi"
@@ -67,16 +75,25 @@ SCALES: dict[str, int] = {
 }
 """Words that multiply the number before them."""
 
+SIGNS_IN_WORDS: dict[str, str] = {
+    **{name: name for name in ("or", "and", "sqrt", "cbrt")},
+    "is": "=",
+    "to": ":",
+    **dict.fromkeys(("about", "approximately", "approx", "roughly", "nearly", "around"), "approx"),
+}
+"""Words that stand for a sign between or before formulas."""
+
 _TEXT_COMMANDS = (
     "text textbf textit textrm textnormal textsf texttt operatorname mathrm mathbf mathit mathsf "
-    "mbox hbox mathnormal boldsymbol bm underline boxed fbox"
+    "mbox hbox mathnormal mathcal mathscr boldsymbol bm underline boxed fbox"
 )
 TEXT_COMMANDS = frozenset(_TEXT_COMMANDS.split())
 """Commands whose group is words, or mathematics in another type."""
 
 _LOOKS = (
     "displaystyle textstyle scriptstyle limits quad qquad thinspace medspace thickspace "
-    "left right big Big bigg Bigg bigl bigr Bigl Bigr rm bf it hfill nonumber"
+    "left right big Big bigg Bigg bigl bigr Bigl Bigr rm bf it hfill nonumber "
+    "tiny small normalsize large Large LARGE huge Huge"
 )
 ACCENTS = frozenset(("overline", "bar", "vec", "hat", "widehat", "tilde", "overrightarrow"))
 """Commands that make another name of a name."""
@@ -148,6 +165,8 @@ UNICODE: dict[str, str] = {
     **dict.fromkeys("＋", "+"),
     **dict.fromkeys("＝", "="),
     **dict.fromkeys("，、", ", "),
+    "。": ".",
+    "；": ";",
     **dict.fromkeys("：", ":"),
     **dict.fromkeys("（", "("),
     **dict.fromkeys("）", ")"),
@@ -155,11 +174,7 @@ UNICODE: dict[str, str] = {
     **dict.fromkeys("＄", "$"),
     **dict.fromkeys("′’‘", "'"),
     **{chr(0xFF10 + value): str(value) for value in range(10)},
-    "½": " \\frac{1}{2}",
-    "⅓": " \\frac{1}{3}",
-    "⅔": " \\frac{2}{3}",
-    "¼": " \\frac{1}{4}",
-    "¾": " \\frac{3}{4}",
+    **{sign: " \\frac{{{}}}{{{}}}".format(*FRACTIONS[sign].split("/")) for sign in FRACTIONS},
     "ℝ": "\\mathbb{R}",
     "ℤ": "\\mathbb{Z}",
     "ℕ": "\\mathbb{N}",

@@ -11,7 +11,12 @@ from verigrad.verifiers.algebra.vocabulary import SPELLED
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})\s*([ap])\.?\s?m\.?", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}/\d{1,2}/\d{4}")
 _MACRO = re.compile(r"\\(?:text|mathrm|textbf|mbox)\s*\{([^{}]*)\}|\\[,;:!\s]|~|\\q?quad")
-_LETTERS_ONLY = re.compile(r"[A-Za-z][A-Za-z\s.,'()&/-]*")
+_FOREIGN = (
+    "\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0400-\u052f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
+)
+"""Letters that are in no formula: with accents, Cyrillic, Japanese, Chinese, Korean."""
+
+_LETTERS_ONLY = re.compile(rf"[A-Za-z{_FOREIGN}][A-Za-z{_FOREIGN}\s.,'()&/-]*")
 _NOT_WORDS = re.compile(r"[^\w\s]|_")
 _PHRASES: dict[str, Value] = {
     **dict.fromkeys(
@@ -53,12 +58,16 @@ def read_words(text: str) -> Value | None:
 
 def _is_wordy(letters: str) -> bool:
     """A run of three letters is a word; two are a product, unless in capitals, or "no"."""
+    if re.search(f"[{_FOREIGN}]", letters):
+        return True
     longest = max(len(run) for run in re.findall("[A-Za-z]+", letters))
     return longest >= 3 or (longest == 2 and (letters.isupper() or letters.casefold() == "no"))
 
 
 def _is_formula(letters: str) -> bool:
     """Letters that name functions or constants: "n log n", "infinity"."""
+    if re.search(f"[{_FOREIGN}]", letters):
+        return False
     if any(run in SPELLED for run in letters.split()):
         return True
     tokens = tokenize(letters)
