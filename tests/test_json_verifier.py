@@ -63,6 +63,9 @@ def test_json_is_taken_strictly(completion: str, expected: float) -> None:
         ("{" * 100_000, 0.0),
         ('{"a":' * 20_000, 0.0),
         ("none", 0.0),
+        ("```json\n" * 25_000, 0.0),
+        ('```json\r\n{"n": 3}\r\n```\r\n', 1.0),
+        ('```python\nx = {"n": 9}\n```\n```json\n{"n": 3}\n```', 1.0),
     ],
     ids=lambda value: str(value)[:30],
 )

@@ -160,6 +160,15 @@ def test_choices_that_cannot_be_told_apart_are_refused(choices: Any) -> None:
         Choice(choices=choices)
 
 
+@pytest.mark.parametrize("loop", ["A ", "A B ", "not A ", "A, ", "(A) ", "the cat "])
+def test_a_completion_that_repeats_itself_is_judged_in_time(loop: str) -> None:
+    choices = {"A": "the cat", "B": "the dog"}
+    start = time.process_time()
+    for completion in (loop * 10_000, "The answer is " + loop * 10_000):
+        assert verify(Choice(choices=choices), completion, "B").reward == 0.0
+    assert time.process_time() - start < 4
+
+
 # Format and regex.
 
 

@@ -25,6 +25,9 @@ _DENIED_AFTER = re.compile(
     r"|[)\]]?\s+(?:cannot|can't|isn't|is not)\b",
     re.IGNORECASE,
 )
+REACH = 100
+"""Characters beside a label that are looked at, so that time grows with the text and not faster."""
+
 _LETTERS = r"0-9A-Za-z_\u00c0-\u04ff"
 """What a word is made of in scripts that put blanks between words."""
 
@@ -170,7 +173,7 @@ class _Finder:
             between = sentence[end : match.start()]
             if is_announced and found and _REASON.search(between):
                 break
-            before, after = sentence[: match.start()], sentence[match.end() :]
+            before, after = _around(match)
             denied = bool(_DENIAL.search(before)) or (denied and bool(_JOINED.fullmatch(between)))
             end = match.end()
             if denied or _DENIED_AFTER.match(after):
@@ -179,6 +182,12 @@ class _Finder:
                 found.append(self.by_key[match.group().casefold()])
         return list(dict.fromkeys(found))
 
+    def starts_with_label(self, after: str) -> bool:
+        """Does a label follow a blank, as in "A B"?"""
+        match = self.pattern.match(after.lstrip())
+        follows = match is not None and match.group() in self.by_key.values()
+        return follows and after[:1].isspace()
+
     def is_label(self, text: str, before: str, after: str, *, is_announced: bool) -> bool:
         """Not the article "a", the pronoun "I", or a letter in lower case within a sentence."""
         named = bool(_NAMED.search(before)) or (
@@ -186,7 +195,8 @@ class _Finder:
         )
         closed = bool(_CLOSED.match(after))
         if text in self.by_key.values():
-            return named or closed or text.upper() not in ("A", "I")
+            is_word = text.upper() in ("A", "I") and not self.starts_with_label(after)
+            return named or closed or not is_word
         return len(text) > 1 or (closed and (named or (is_announced and not before.strip("( ["))))
 
 
@@ -198,11 +208,16 @@ def _by_text(sentence: str, texts: Mapping[str, str]) -> str | None:
 
 def _is_stated(text: str, sentence: str) -> bool:
     places = re.finditer(rf"(?<!\w){re.escape(text)}(?!\w)", sentence, re.IGNORECASE)
+    around = map(_around, places)
     return any(
-        not _DENIAL.search(sentence[: place.start()])
-        and not _DENIED_AFTER.match(sentence[place.end() :])
-        for place in places
+        not _DENIAL.search(before) and not _DENIED_AFTER.match(after) for before, after in around
     )
+
+
+def _around(match: "re.Match[str]") -> tuple[str, str]:
+    """What stands just before and after, as far as it can say something of the match."""
+    start, end = match.span()
+    return match.string[max(0, start - REACH) : start], match.string[end : end + REACH]
 
 
 def _check_labels(choices: object) -> None:

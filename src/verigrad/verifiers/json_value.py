@@ -14,9 +14,7 @@ from verigrad.verifiers.schemas import check_schema, violation
 
 Use = Literal["value", "schema", "unused"]
 
-_FENCE = re.compile(
-    r"^[ \t]*```[ \t]*([\w-]*)[ \t]*\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE
-)
+_FENCE = re.compile(r"[ \t]*```[ \t]*([\w-]*)\s*")
 _MOST_BRACKETS = 300
 """Brackets in prose that begin no JSON; a text with more of them is not searched to its end."""
 
@@ -101,13 +99,30 @@ def read_json(text: str, *, extract: bool = False) -> Any:
 def _read(text: str, extract: bool) -> Any:
     if not extract:
         return _parsed(text)
-    fenced = [block for language, block in _FENCE.findall(text) if language.lower() in ("", "json")]
+    fenced = _fenced(text)
     if fenced:
         return _only([_parsed(block.strip()) for block in fenced])
     try:
         return _parsed(text)
     except NoAnswer:
         return _only(_objects(text))
+
+
+def _fenced(text: str) -> list[str]:
+    """The blocks in fences that are marked as JSON, or not marked."""
+    blocks: list[str] = []
+    body: list[str] = []
+    language: str | None = None
+    for line in text.split("\n"):
+        fence = _FENCE.fullmatch(line)
+        if language is None:
+            language = fence.group(1).lower() if fence else None
+        elif fence and not fence.group(1):
+            blocks += ["\n".join(body)] if language in ("", "json") else []
+            body, language = [], None
+        else:
+            body.append(line)
+    return blocks
 
 
 def same_json(one: Any, other: Any) -> bool:
