@@ -8,7 +8,10 @@ import math
 import re
 from typing import Any
 
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_NUMBER = re.compile(
+    r"(?<![\w.])[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?(?![\w.])", re.ASCII
+)
+"""A number that is no part of a word; it never tries the same digits twice."""
 
 
 def same_value(found: Any, expected: Any, tolerance: float = 0.0) -> bool:
@@ -69,7 +72,8 @@ def _key(key: object) -> object:
 def same_output(found: str, expected: str, tolerance: float = 0.0) -> bool:
     """Whether two outputs have the same lines, blanks at the ends of lines and of the text aside.
 
-    Within a tolerance, words that are numbers may differ as in same_value; others must be equal.
+    Within a tolerance, numbers may differ as in same_value, also in brackets ("[0.3333,"); all else
+    must be equal.
     """
     ours, theirs = _lines(found), _lines(expected)
     if ours == theirs or tolerance == 0 or len(ours) != len(theirs):
@@ -89,7 +93,13 @@ def _same_line(found: str, expected: str, tolerance: float) -> bool:
 
 
 def _same_word(found: str, expected: str, tolerance: float) -> bool:
-    if not (_NUMBER.fullmatch(found) and _NUMBER.fullmatch(expected)):
+    """Is it the same but for its numbers, and are they close enough?"""
+    if _NUMBER.split(found) != _NUMBER.split(expected):
         return False
+    pairs = zip(_NUMBER.findall(found), _NUMBER.findall(expected), strict=True)
+    return all(_same_numeral(ours, theirs, tolerance) for ours, theirs in pairs)
+
+
+def _same_numeral(found: str, expected: str, tolerance: float) -> bool:
     whole = re.fullmatch(r"[+-]?\d{1,4000}", expected) is not None
     return same_number(float(found), int(expected) if whole else float(expected), tolerance)
