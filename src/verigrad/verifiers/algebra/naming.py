@@ -14,7 +14,7 @@ from verigrad.verifiers.algebra.wording import plain_words
 _LENGTH = re.compile(r"(?:\||lvert)[A-Z]{2}(?:\||rvert)")
 _NOTATION = re.compile(r"\s*\\(?:lim|i*int|oint|sum|prod|max|min|sup|inf)(?![A-Za-z])")
 _OPTION = re.compile(
-    r"\s*\\text(?:bf|rm)?\s*\{\s*\([A-Z]\)\s*\}(?:\\[,;:!\s]|~|\\q?quad|\s)*(?=\S)"
+    r"\s*\\text(?:bf|rm)?\s*\{\s*(?:\([A-Z]\)|[A-Z][).:])\s*\}(?:\\[,;:!\s]|~|\\q?quad|\s)*(?=\S)"
 )
 
 

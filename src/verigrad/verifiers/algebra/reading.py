@@ -37,7 +37,7 @@ from verigrad.verifiers.algebra.values import (
 from verigrad.verifiers.algebra.wording import read_words
 
 INEQUALITIES = ("<", ">", "<=", ">=", "!=")
-SEPARATORS = (",", ";", "or", "and")
+SEPARATORS = (",", ";", "or", "and", "\\\\")
 
 
 def read(text: str) -> Value:

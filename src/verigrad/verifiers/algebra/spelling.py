@@ -5,7 +5,7 @@ import re
 from verigrad.verifiers.algebra.vocabulary import LOWERED, RAISED, UNICODE
 
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060\ufeff]")
-_DOUBLED = re.compile(r"\\\\(?=[A-Za-z])")
+_DOUBLED = re.compile(r"\\\\(?=[A-Za-z]{2})")
 _ORDINAL = re.compile(r"(?<=\d)\s*\^\s*\{\s*\\(?:text|mathrm)\s*\{(?:st|nd|rd|th)\}\s*\}")
 _RAISED = re.compile(f"[{''.join(map(chr, RAISED))}]+")
 _LOWERED = re.compile(f"[{''.join(map(chr, LOWERED))}]+")
