@@ -275,6 +275,26 @@ def test_a_script_is_run_on_every_input(program: str, reward: float) -> None:
     assert judged(program, PRODUCT).reward == reward
 
 
+@pytest.mark.parametrize(
+    ("line", "reward"),
+    [
+        ("assert list(up(3)) == [0, 1, 2]", 1.0),
+        ("assert set(up(3)) == {0, 1, 2} and sum(up(4)) == 6", 1.0),
+        ("assert sorted(up(2)) == [0, 2]", 0.0),
+        ("assert up(3) == [0, 1, 2]", 0.0),
+    ],
+)
+def test_an_assertion_may_gather_what_a_program_yields(line: str, reward: float) -> None:
+    program = "list = sorted = None\ndef up(n):\n    yield from range(n)"
+    assert judged(program, {"asserts": [line]}).reward == reward
+
+
+def test_a_block_that_only_uses_the_function_is_not_taken_for_it() -> None:
+    completion = "```python\ndef up(n): return range(n)\n```\n```python\nprint(up(3))\n```"
+    reference = {"asserts": ["assert list(up(2)) == [0, 1]"]}
+    assert verify(CodeVerifier(), completion, reference).reward == 1.0
+
+
 def test_all_tests_of_a_script_share_its_time() -> None:
     program = "import time\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
     reference = {"io": [{"stdin": "", "stdout": ""}] * 9, "limits": {"time_s": 1}}

@@ -130,8 +130,7 @@ class _Case:
         """What the program is to define."""
         if self.entry:
             return (self.entry.partition("(")[0].partition(".")[0], "Solution")
-        calls = [call for test in self.asserts for call in test.calls]
-        return tuple(dict.fromkeys(call.partition("(")[0].partition(".")[0] for call in calls))
+        return tuple(dict.fromkeys(name for test in self.asserts for name in test.names))
 
     def judge(self, found: Found, sandbox: Sandbox) -> Verdict:
         """Run the program on every test."""

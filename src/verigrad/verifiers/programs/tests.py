@@ -12,6 +12,7 @@ from verigrad.verifiers.sandbox.report import Opaque
 
 _ENTRY = re.compile(r"[A-Za-z_]\w*(?:\(\))?(?:\.[A-Za-z_]\w*)?", re.ASCII)
 _KNOWN = {*dir(builtins), "math"}
+_COLLECTING = {"list", "tuple", "set", "frozenset", "dict", "sorted", "sum", "next"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +50,9 @@ class AssertTest:
 
     condition: str
     """The assertion with ``value_0``, ``value_1``, ... in their places."""
+
+    names: tuple[str, ...]
+    """What the calls want the program to define."""
 
 
 def call_tests(tests: object) -> list[CallTest]:
@@ -136,7 +140,11 @@ def _assert_test(line: object, entry: str) -> AssertTest:
     _refuse_unknown(condition, set(cutter.names), line)
     for call in cutter.calls:
         _refuse_unknown(call, set(cutter.roots), line)
-    return AssertTest(calls=tuple(map(ast.unparse, cutter.calls)), condition=ast.unparse(condition))
+    return AssertTest(
+        calls=tuple(map(ast.unparse, cutter.calls)),
+        condition=ast.unparse(condition),
+        names=tuple(dict.fromkeys(cutter.roots)),
+    )
 
 
 class _Cutter(ast.NodeTransformer):
@@ -144,21 +152,36 @@ class _Cutter(ast.NodeTransformer):
 
     def __init__(self, roots: set[str] | None) -> None:
         self._wanted = roots
-        self.roots: set[str] = set()
+        self.roots: list[str] = []
         self.calls: list[ast.expr] = []
         self.names: list[str] = []
 
     def visit(self, node: ast.AST) -> Any:
-        root = _root(node) if isinstance(node, ast.Call | ast.Attribute | ast.Subscript) else None
+        collected = _collected(node)
+        root = _root(node if collected is None else collected)
         if root is None or not self._is_program(root):
             return self.generic_visit(node)
-        self.roots.add(root)
+        self.roots.append(root)
         self.names.append(f"value_{len(self.calls)}")
-        self.calls.append(node)  # type: ignore[arg-type]
+        self.calls.append(node if collected is None else _by_builtin(node))  # type: ignore[arg-type]
         return ast.Name(id=self.names[-1], ctx=ast.Load())
 
     def _is_program(self, root: str) -> bool:
         return root not in _KNOWN if self._wanted is None else root in self._wanted
+
+
+def _collected(node: ast.AST) -> ast.expr | None:
+    """What ``list(...)`` and its like gather: it may only exist where the program runs."""
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in _COLLECTING:
+            return argument
+    return None
+
+
+def _by_builtin(node: Any) -> ast.expr:
+    """The call of a built-in function, whatever the program means by its name."""
+    module = ast.parse("__import__('builtins')", mode="eval").body
+    return ast.Call(ast.Attribute(module, node.func.id, ast.Load()), node.args, [])
 
 
 def _root(node: ast.AST) -> str | None:
