@@ -32,6 +32,7 @@ _CUE = re.compile(
     r"|\banswers?(?:\s+(?:to|for)\s[^\n.:=]{0,80}?)?\s*(?:\b(?:is|are|would\s+be)\b|[:=])\s*[:=]?",
     re.IGNORECASE,
 )
+_HEADING = re.compile(r"\Aanswers?[ \t:]*\n", re.IGNORECASE)
 _EMPHASIS = re.compile(
     r"(?<![\w)}*])\*{1,3}(?=[^\s*])|(?<=[^\s*])\*{1,3}(?![\w({\\*])"
     r"|(?<![\w})\\])_{1,2}(?=\w)|(?<=\w)_{1,2}(?![\w{\\])|`+"
@@ -123,6 +124,7 @@ def _after_cue(text: str) -> str | None:
 def _after_hashes(text: str) -> str:
     """The line after the last hashes, which may hold a cue of its own ("#### Answer: 5")."""
     plain = without_emphasis(text[: 2 * LONGEST_ANSWER]).lstrip(" \t\n:#")
+    plain = _HEADING.sub("", plain, count=1)
     cue = _CUE.search(plain.partition("\n")[0])
     return _statement(plain[cue.end() :] if cue else plain)
 

@@ -19,6 +19,9 @@ _SIGNS = frozenset(
     + list("+-−–*/×·÷^_=<>≤≥≠≈±∓√∛π∞°%|()[]{}'∪∩∈∅…~&⁰¹²³⁴⁵⁶⁷⁸⁹⁻ⁿ₀₁₂₃₄₅₆₇₈₉$€£¢¥₹")
     + list(FRACTIONS)
 )
+_TABLE = re.compile(r"\{\s*\"")
+"""How JSON begins, which is no formula; one may stand in it."""
+
 _MATHEMATICAL = re.compile(rf"\d|[π∞∅{''.join(FRACTIONS)}]|\\[A-Za-z]|[A-Za-z)]!")
 _PUNCTUATION = ",;:.!?"
 _DELIMITERS = re.compile(r"\\[()\[\]]|\$\$|(?<!\\)\$")
@@ -186,7 +189,8 @@ class _Scanner:
                 return self.word_belongs(place, running)
         if text in _PUNCTUATION:
             return running and self.punctuation_belongs(place, text)
-        return text in _SIGNS
+        # A closing brace without its opening one belongs to what is around the formula.
+        return text in _SIGNS and text != "}" and not _TABLE.match(self.text, piece.start())
 
     def word_belongs(self, place: int, running: bool) -> bool:
         text = self.pieces[place].group()

@@ -9,7 +9,7 @@ from verigrad.verifiers.algebra.bounded import Expr
 from verigrad.verifiers.algebra.numeric import agree
 from verigrad.verifiers.algebra.regions import as_region, same_regions
 from verigrad.verifiers.algebra.relations import as_relation, same_relations
-from verigrad.verifiers.algebra.units import Unit
+from verigrad.verifiers.algebra.units import Unit, is_unit, read_unit
 from verigrad.verifiers.algebra.values import (
     NO_UNIT,
     Based,
@@ -102,6 +102,8 @@ def _is_value_of(reference: Quantity, given: Relation, close: Close) -> bool:
 
 
 def _same_quantities(reference: Quantity, given: Quantity, close: Close) -> bool:
+    if given.expr.free_symbols and not reference.expr.free_symbols:
+        given = _with_its_unit(given)
     mine, theirs = reference.unit, given.unit
     if mine == theirs:
         return close(reference.expr, given.expr)
@@ -119,6 +121,18 @@ def _same_quantities(reference: Quantity, given: Quantity, close: Close) -> bool
     return mine.dimensions == theirs.dimensions and close(
         reference.expr, given.expr * _size(theirs) / _size(mine)
     )
+
+
+def _with_its_unit(given: Quantity) -> Quantity:
+    """Where a number is expected, a letter that is written to it is its unit: 5m, 5m^2."""
+    if len(given.expr.free_symbols) == 1 and given.unit == NO_UNIT:
+        (symbol,) = given.expr.free_symbols
+        number, rest = given.expr.as_independent(symbol, as_Add=False)
+        base, exponent = rest.as_base_exp()
+        power = exponent if base == symbol and exponent.is_Integer else 0
+        if number != 1 and 0 < abs(power) < 10 and is_unit(str(symbol)):
+            return Quantity(number, read_unit(f"{symbol}^{power}"))
+    return given
 
 
 def _size(unit: Unit) -> Expr:
