@@ -140,6 +140,31 @@ def test_a_model_that_caps_its_logits_has_no_plain_head():
     assert plain_head(tiny_model("llama")) is not None
 
 
+def test_a_cap_is_seen_while_logits_are_still_too_small_for_it_to_matter():
+    """The logits of a model that has not learnt yet are a tenth; the cap would begin at thirty."""
+    from transformers import Gemma2Config, Gemma2ForCausalLM
+
+    config = Gemma2Config(
+        vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=8, final_logit_softcapping=30.0,
+        initializer_range=0.01,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = Gemma2ForCausalLM(config).eval()
+    assert plain_head(model) is None
+    model.config.final_logit_softcapping = None
+    assert plain_head(model) is model.lm_head
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_looking_at_a_head_leaves_the_model_as_it_was(kind):
+    model = tiny_model(kind)
+    tokens = torch.arange(5).unsqueeze(0)
+    before = model(input_ids=tokens).logits
+    assert plain_head(model) is not None
+    assert torch.equal(model(input_ids=tokens).logits, before)
+
+
 def test_the_policy_scores_the_same_with_and_without_the_fused_head():
     from ragged import largest, ragged_batch, relative_difference, scored
 

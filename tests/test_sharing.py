@@ -22,18 +22,27 @@ from tiny import (
 )
 from torch import Tensor
 from transformers import (
+    BertConfig,
+    BertLMHeadModel,
     GPTNeoConfig,
     GPTNeoForCausalLM,
+    Llama4ForCausalLM,
+    Llama4TextConfig,
     LlamaForCausalLM,
     MambaConfig,
     MambaForCausalLM,
     OlmoConfig,
     OlmoForCausalLM,
+    OpenAIGPTConfig,
+    OpenAIGPTLMHeadModel,
     PreTrainedModel,
+    RwkvConfig,
+    RwkvForCausalLM,
 )
 
 from verigrad.batch import Batch
 from verigrad.engines import Draws, LocalEngine
+from verigrad.errors import ModelError
 from verigrad.hashing import Purpose
 from verigrad.policies.causal_lm import CausalLM
 from verigrad.types import Sampling
@@ -306,6 +315,81 @@ def test_a_model_that_cannot_share_a_prompt_samples_from_its_own_distribution(na
         table = policy.module(input_ids=ids, use_cache=False).logits[0, 4:-1].log_softmax(-1)
     wanted = table.gather(1, torch.tensor(completion.token_ids).unsqueeze(1)).squeeze(1)
     assert completion.log_probs == pytest.approx(wanted.tolist(), abs=1e-5)
+
+
+def tiny_rwkv() -> PreTrainedModel:
+    """Keeps a state between tokens, and not what the library calls a cache."""
+    torch.manual_seed(0)
+    return RwkvForCausalLM(
+        RwkvConfig(vocab_size=64, hidden_size=32, attention_hidden_size=32, num_hidden_layers=2)
+    )
+
+
+def tiny_gpt() -> PreTrainedModel:
+    """Keeps nothing between tokens."""
+    return randomised(
+        OpenAIGPTLMHeadModel(OpenAIGPTConfig(vocab_size=64, n_embd=32, n_layer=2, n_head=4))
+    )
+
+
+class DeafToItsCache(LlamaForCausalLM):
+    """Begins anew with every call, whatever came before."""
+
+    def forward(self, *args, **kwargs):
+        return super().forward(*args, **kwargs | {"cache": None})
+
+
+@pytest.mark.parametrize("make", [tiny_rwkv, tiny_gpt, lambda: llama_like(DeafToItsCache)])
+@pytest.mark.parametrize("shares_prompts", [None, False])
+def test_a_model_without_a_cache_samples_from_its_own_distribution(make, shares_prompts):
+    policy = CausalLM(make(), tiny_tokenizer(), shares_prompts=shares_prompts)
+    prompts = prompts_of(5, 1)
+    sampling = Sampling(max_new_tokens=6, stop_token_ids=())
+    draws = Draws(seed=0, purpose=Purpose.TRAIN, step=0)
+    groups = LocalEngine(policy, rows_at_once=3).generate(prompts, 2, sampling, draws)
+    for prompt, group in zip(prompts, groups, strict=True):
+        for completion in group:
+            ids = torch.tensor([[*prompt.token_ids, *completion.token_ids]])
+            with torch.no_grad():
+                table = policy.module(input_ids=ids, use_cache=False).logits[0].log_softmax(-1)
+            place = torch.arange(len(prompt.token_ids) - 1, ids.shape[1] - 1)
+            wanted = table[place, torch.tensor(completion.token_ids)]
+            assert completion.log_probs == pytest.approx(wanted.tolist(), abs=1e-5)
+
+
+class GivesAllLogits(LlamaForCausalLM):
+    """Gives the logits of every token, whatever is asked for."""
+
+    def forward(self, *args, logits_to_keep=0, **kwargs):
+        return super().forward(*args, **kwargs)
+
+
+def test_a_model_that_always_gives_all_logits_scores_those_of_the_completion():
+    policy = CausalLM(llama_like(GivesAllLogits), tiny_tokenizer(), shares_prompts=False)
+    wanted = CausalLM(tiny_model("llama"), tiny_tokenizer(), shares_prompts=False)
+    batch = ragged_batch()
+    found = policy.score(batch, 1.0).log_probs
+    assert largest(found - wanted.score(batch, 1.0).log_probs) < 1e-5
+
+
+def test_a_model_whose_base_gives_no_hidden_states_runs_its_sequences_alone():
+    """Llama 4's base model, asked for through the language model alone, is that model itself."""
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "intermediate_size_mlp": 48}
+    config = Llama4TextConfig(
+        **sizes, vocab_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=8, num_local_experts=2, attention_chunk_size=16, pad_token_id=0,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    assert not CausalLM(Llama4ForCausalLM(config), tiny_tokenizer()).shares_prompts
+
+
+@pytest.mark.parametrize("shares_prompts", [None, True, False])
+def test_a_model_that_fills_gaps_is_refused(shares_prompts):
+    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    config = BertConfig(**sizes, num_attention_heads=4)
+    torch.manual_seed(0)
+    with pytest.raises(ModelError, match=r"BertLMHeadModel predicts a token from those after it"):
+        CausalLM(BertLMHeadModel(config), tiny_tokenizer(), shares_prompts=shares_prompts)
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)

@@ -7,7 +7,7 @@ says so once and runs every sequence alone.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,12 @@ from verigrad.core.head import head_scores
 from verigrad.core.logprobs import entropy, token_log_probs
 from verigrad.policies.attention import KeysValues, PackedAttention, Rule
 from verigrad.policies.base import Continuation, TokenScores, device_of
-from verigrad.policies.continuation import PlainContinuation, SharedContinuation
-from verigrad.policies.exactness import why_not_exact
+from verigrad.policies.continuation import (
+    PlainContinuation,
+    SharedContinuation,
+    WholeContinuation,
+)
+from verigrad.policies.exactness import check_no_foresight, goes_on, why_not_exact
 from verigrad.policies.forward import hidden_states, logits_of, plain_head, separate_logits
 from verigrad.policies.models import render, stop_token_ids
 from verigrad.policies.packing import Packed, distinct, pack
@@ -54,8 +58,12 @@ class CausalLM:
                 out whether that is exact for this model.
             precision: what the layers compute in; a model whose head is not a layer of its own says
                 so and is left as it is.
+
+        Raises:
+            ModelError: the model predicts a token from those after it too.
         """
         self.module = model.eval()
+        check_no_foresight(model)
         # The embedding of a padding id gets no gradient, and the padding id is often the stop id,
         # which ends every turn of a prompt. Nothing is padded here, so every token trains.
         model.get_input_embeddings().padding_idx = None
@@ -66,12 +74,15 @@ class CausalLM:
         self._vocabulary = model.get_input_embeddings().num_embeddings
         self.shares_prompts = shares_prompts is not False
         self._head = plain_head(model) if self.shares_prompts else None
+        self._rows: Callable[[Any, Sequence[Prompt], int], Continuation] = SharedContinuation
         if shares_prompts is None and (reason := why_not_exact(self)) is not None:
             self.shares_prompts, self._head = False, None
             logger.warning(
                 "%s %s; every sequence runs alone, which is exact and slower",
                 type(model).__name__, reason,
             )  # fmt: skip
+        if not self.shares_prompts:
+            self._rows = PlainContinuation if goes_on(model) else WholeContinuation
         # After the checks, which are about masks and positions and must not see the rounding.
         if precision == "bfloat16":
             self.precision = _lowered(model)
@@ -89,8 +100,7 @@ class CausalLM:
 
     def continuation(self, prompts: Sequence[Prompt], completions: int) -> Continuation:
         """Start rows from prompts."""
-        kind = SharedContinuation if self.shares_prompts else PlainContinuation
-        start = partial(kind, self.module, prompts, completions)
+        start = partial(self._rows, self.module, prompts, completions)
         return start() if self.precision == "float32" else CastOnce(self.module, start)
 
     def share(self, prompt: Prompt) -> SharedPrompt | None:

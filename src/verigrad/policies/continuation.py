@@ -175,7 +175,7 @@ class StepAttention:
 
 
 class PlainContinuation:
-    """Each row alone with a cache of the model's own kind: slow, and exact for every model."""
+    """Each row alone with a cache of the model's own kind: slow."""
 
     def __init__(self, model: Any, prompts: Sequence[Prompt], completions: int) -> None:
         self._model = model
@@ -202,9 +202,19 @@ class PlainContinuation:
         ]
 
     def _feed(self, cache: Any, token_ids: Sequence[int]) -> tuple[Any, Tensor]:
+        """What a row keeps once it has run some more tokens, and the logits of the next."""
         inputs = torch.tensor([list(token_ids)], device=self._device)
         output = self._model(input_ids=inputs, cache=cache, use_cache=True, logits_to_keep=1)
         return output.cache, output.logits[0, -1]
+
+
+class WholeContinuation(PlainContinuation):
+    """Each row alone, and all of it again for every token: for models without such a cache."""
+
+    def _feed(self, before: Any, token_ids: Sequence[int]) -> tuple[Any, Tensor]:
+        ids = [*(before or []), *token_ids]
+        inputs = torch.tensor([ids], device=self._device)
+        return ids, self._model(input_ids=inputs, use_cache=False, logits_to_keep=1).logits[0, -1]
 
 
 def _portions(prompts: Sequence[Sequence[int]]) -> list[list[Sequence[int]]]:

@@ -1,4 +1,6 @@
-"""Whether the fast paths are exact for a model: tried on a few tokens when a policy is made."""
+"""What is exact for a model: tried on a few tokens when a policy is made."""
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -6,8 +8,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from verigrad.batch import Tokens
 from verigrad.core.logprobs import token_log_probs
+from verigrad.errors import ModelError
 from verigrad.policies.base import Policy, device_of
-from verigrad.policies.forward import separate_logits
+from verigrad.policies.continuation import PlainContinuation
+from verigrad.policies.forward import plain_logits, separate_logits
 from verigrad.types import Prompt
 
 WITHIN = 1e-3
@@ -21,6 +25,9 @@ GRADIENT_WITHIN = 1e-2
 
 TINY = 1e-30
 """Keeps a gradient of zeros from dividing."""
+
+FORESIGHT = 1e-4
+"""Largest difference, relative to the logits, that another token behind may make by rounding."""
 
 PROMPTS = ((3, 1, 4, 1, 5), (2, 3))
 COMPLETIONS = ((5, 3, 5), (5, 4), (1, 2))
@@ -62,6 +69,47 @@ def why_not_exact(policy: Policy) -> str | None:
     if apart > GRADIENT_WITHIN:
         return f"has gradients that a prompt shared by its completions changes by {apart:.1e}"
     return None
+
+
+@torch.no_grad()
+def check_no_foresight(model: Any) -> None:
+    """Refuse a model in which a token changes what is predicted before it.
+
+    Raises:
+        ModelError: it does, as in one that was trained to fill gaps (BERT): what is trained on
+            whole completions would not be what they were drawn from.
+    """
+    ids = torch.tensor([[3, 1, 4], [3, 1, 5]], device=model.device)
+    vocabulary = model.get_input_embeddings().num_embeddings
+    logits = model(input_ids=ids % vocabulary, use_cache=False).logits[:, :2]
+    apart = float((logits[1] - logits[0]).abs().max() / logits.abs().max().clamp(min=TINY))
+    if apart > FORESIGHT:
+        raise ModelError(
+            f"{type(model).__name__} predicts a token from those after it too (another one behind "
+            f"changes its logits by {apart:.1e} of the largest), so it is no causal language model "
+            'and cannot continue a prompt; set "is_decoder" to true in its config.json if it was '
+            "trained as one, or choose a model such as Llama or Qwen"
+        )
+
+
+@torch.no_grad()
+def goes_on(model: Any) -> bool:
+    """Whether a model goes on from what it keeps of the tokens before as if it ran them again."""
+    prompt, ids = (list(some) for some in (PROMPTS[0], COMPLETIONS[0]))
+    try:
+        rows = PlainContinuation(model, [Prompt(problem_id="", token_ids=tuple(prompt))], 1)
+        found = [rows.logits()[0]]
+        for token in ids[:-1]:
+            one = torch.tensor([token], device=model.device)
+            rows.advance(torch.zeros_like(one), one)
+            found.append(rows.logits()[0])
+    except torch.OutOfMemoryError:
+        raise
+    except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError,
+            ValueError):  # fmt: skip
+        return False
+    wanted = plain_logits(model, [*prompt, *ids], len(prompt))
+    return _largest(torch.cat(found).log_softmax(-1) - wanted.log_softmax(-1)) <= WITHIN
 
 
 def _tokens(groups: tuple[int, ...], device: str) -> Tokens:

@@ -8,6 +8,9 @@ from torch import Tensor
 from verigrad.batch import Tokens
 from verigrad.policies.attention import Rule, own_attention, rule_masks
 
+SAME = 1e-5
+"""Largest difference of hidden states, relative to them, that rounding may make."""
+
 
 def hidden_states(
     model: Any, token_ids: Tensor, position: Tensor, rule: Rule, keep: Tensor
@@ -64,17 +67,36 @@ def logits_of(
 def plain_head(model: Any) -> Any | None:
     """The vocabulary head, when the model's logits are its product with the last hidden states.
 
-    None where the model does more to its logits (a cap, a scale), as a few tokens show.
+    None where the model does more to its states or to its logits (a cap, a scale). A few tokens
+    show the former; the latter is seen on numbers that are put in the place of the logits, because
+    those of a model that has not learnt yet may be too small for a cap to show.
     """
     head = model.get_output_embeddings()
     if not isinstance(head, torch.nn.Linear):
         return None
     tokens = torch.arange(3, device=head.weight.device).unsqueeze(0) % head.out_features
-    hidden = model.base_model(input_ids=tokens, use_cache=False).last_hidden_state
-    found = head(hidden)
-    wanted = model(input_ids=tokens, use_cache=False).logits
-    same = found.shape == wanted.shape and torch.allclose(found, wanted, rtol=1e-5, atol=1e-5)
-    return head if same else None
+    states = getattr(model.base_model(input_ids=tokens, use_cache=False), "last_hidden_state", None)
+    count = tokens.numel() * head.out_features
+    steps = torch.arange(count, device=tokens.device) - count // 2
+    large = (16 * steps).view(*tokens.shape, -1).to(head.weight.dtype)
+    seen: list[Tensor] = []
+
+    def put(_: Any, inputs: tuple[Tensor, ...], __: Tensor) -> Tensor:
+        seen.append(inputs[0])
+        return large
+
+    hook = head.register_forward_hook(put)
+    try:
+        logits = model(input_ids=tokens, use_cache=False).logits
+    finally:
+        hook.remove()
+    plain = (
+        isinstance(states, Tensor)
+        and [some.shape for some in seen] == [states.shape]
+        and bool((seen[0] - states).abs().max() <= SAME * states.abs().max())
+        and torch.equal(logits, large.to(logits.dtype))
+    )
+    return head if plain else None
 
 
 def plain_logits(model: Any, token_ids: list[int], first: int) -> Tensor:
@@ -86,7 +108,8 @@ def plain_logits(model: Any, token_ids: list[int], first: int) -> Tensor:
     inputs = torch.tensor([token_ids[:-1]], device=device)
     keep = torch.arange(first - 1, len(token_ids) - 1, device=device)
     logits: Tensor = model(input_ids=inputs, use_cache=False, logits_to_keep=keep).logits[0]
-    return logits
+    # Some models give all of them, whatever is asked for.
+    return logits if len(logits) == len(keep) else logits[keep]
 
 
 def separate_logits(model: Any, batch: Tokens) -> Tensor:
