@@ -13,6 +13,7 @@ from tiny import (
     TURN,
     constant_policy,
     exact_policy,
+    randomised,
     tiny_model,
     tiny_policy,
     tiny_tokenizer,
@@ -20,7 +21,12 @@ from tiny import (
 from tokenizers import processors
 from torch import Tensor
 from torch.nn.functional import pad
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    Gemma3nForCausalLM,
+    Gemma3nTextConfig,
+)
 
 from verigrad.batch import select_rows
 from verigrad.policies.causal_lm import CausalLM
@@ -94,6 +100,21 @@ def test_a_stop_id_that_is_also_the_padding_id_changes_nothing():
     for name in ("model.embed_tokens.weight", "lm_head.weight"):
         found.gradients[name][[0, 9]] = found.gradients[name][[9, 0]]
     assert relative_difference(found.gradients, wanted.gradients) < 1e-12
+
+
+def test_a_padding_id_trains_in_every_table_of_a_model_that_has_several():
+    """Gemma 3n looks every token up once more for its layers."""
+    config = Gemma3nTextConfig(
+        vocab_size=64, vocab_size_per_layer_input=64, hidden_size=32, intermediate_size=[48] * 2,
+        hidden_size_per_layer_input=8, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, laurel_rank=4, num_kv_shared_layers=0, pad_token_id=0,
+        layer_types=["full_attention"] * 2, activation_sparsity_pattern=[0.0] * 2,
+    )  # fmt: skip
+    policy = CausalLM(randomised(Gemma3nForCausalLM(config)), tiny_tokenizer())
+    batch = ragged_batch()
+    found = scored(policy, replace(batch, token_ids=batch.token_ids.clamp(max=1))).gradients
+    for table in ("model.embed_tokens.weight", "model.embed_tokens_per_layer.weight"):
+        assert largest(found[table][0]) > 0
 
 
 # Evaluation mode

@@ -45,6 +45,7 @@ from verigrad.engines import Draws, LocalEngine
 from verigrad.errors import ModelError
 from verigrad.hashing import Purpose
 from verigrad.policies.causal_lm import CausalLM
+from verigrad.policies.windows import windows_of
 from verigrad.types import Sampling
 
 ALL_KINDS = (*KINDS, "mistral")
@@ -170,6 +171,15 @@ def test_a_window_in_the_configuration_counts_where_the_model_minds_it(kind, min
     without = tiny_model(kind, dtype=torch.float64, sliding_window=64)
     far = scored(CausalLM(without, tiny_tokenizer(), shares_prompts=False), batch)
     assert (largest(far.log_probs - wanted.log_probs) > 0.1) is minds
+
+
+@pytest.mark.parametrize(("kind", "window"), [("llama", None), ("mistral", WINDOW)])
+def test_a_window_counts_too_while_what_attention_gives_is_multiplied_by_zeros(kind, window):
+    """As in a model that begins as if it had no layers."""
+    model = tiny_model(kind, sliding_window=WINDOW)
+    for layer in model.model.layers:
+        layer.self_attn.o_proj.weight.data.zero_()
+    assert windows_of(model) == window
 
 
 def test_a_model_without_gains_and_biases_shares_too():
@@ -390,6 +400,14 @@ def test_a_model_that_fills_gaps_is_refused(shares_prompts):
     torch.manual_seed(0)
     with pytest.raises(ModelError, match=r"BertLMHeadModel predicts a token from those after it"):
         CausalLM(BertLMHeadModel(config), tiny_tokenizer(), shares_prompts=shares_prompts)
+
+
+def test_a_model_whose_parts_do_not_fit_is_refused_in_one_line():
+    model = tiny_model("llama")
+    model.model.layers[1].mlp.down_proj = torch.nn.Linear(7, 32)
+    with pytest.raises(ModelError, match=r"^LlamaForCausalLM cannot be run on three tokens") as got:
+        CausalLM(model, tiny_tokenizer())
+    assert "\n" not in str(got.value)
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from verigrad.batch import Tokens
 from verigrad.core.head import head_scores
@@ -60,13 +60,15 @@ class CausalLM:
                 so and is left as it is.
 
         Raises:
-            ModelError: the model predicts a token from those after it too.
+            ModelError: the model predicts a token from those after it too, or cannot be run.
         """
         self.module = model.eval()
         check_no_foresight(model)
         # The embedding of a padding id gets no gradient, and the padding id is often the stop id,
         # which ends every turn of a prompt. Nothing is padded here, so every token trains.
-        model.get_input_embeddings().padding_idx = None
+        for table in model.modules():
+            if isinstance(table, nn.Embedding):
+                table.padding_idx = None
         self.tokenizer = tokenizer
         self.stop_token_ids = stop_token_ids(model, tokenizer)
         self.max_positions = _max_positions(model)

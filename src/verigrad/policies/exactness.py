@@ -11,6 +11,7 @@ from verigrad.core.logprobs import token_log_probs
 from verigrad.errors import ModelError
 from verigrad.policies.base import Policy, device_of
 from verigrad.policies.continuation import PlainContinuation
+from verigrad.policies.folders import one_line
 from verigrad.policies.forward import plain_logits, separate_logits
 from verigrad.types import Prompt
 
@@ -25,6 +26,17 @@ GRADIENT_WITHIN = 1e-2
 
 TINY = 1e-30
 """Keeps a gradient of zeros from dividing."""
+
+RAISED = (
+    AttributeError,
+    IndexError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What a model raises that does not take what it is given."""
 
 FORESIGHT = 1e-4
 """Largest difference, relative to the logits, that another token behind may make by rounding."""
@@ -61,8 +73,7 @@ def why_not_exact(policy: Policy) -> str | None:
         apart = _largest(gradients[1] - gradients[0]) / max(_largest(gradients[0]), TINY)
     except torch.OutOfMemoryError:
         raise
-    except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError,
-            ValueError) as error:  # fmt: skip
+    except RAISED as error:
         return f"does not take a prompt shared by its completions ({type(error).__name__}: {error})"
     if difference > WITHIN:
         return f"has log-probs that a prompt shared by its completions changes by {difference:.1e}"
@@ -77,11 +88,19 @@ def check_no_foresight(model: Any) -> None:
 
     Raises:
         ModelError: it does, as in one that was trained to fill gaps (BERT): what is trained on
-            whole completions would not be what they were drawn from.
+            whole completions would not be what they were drawn from. Or it cannot be run at all.
     """
     ids = torch.tensor([[3, 1, 4], [3, 1, 5]], device=model.device)
     vocabulary = model.get_input_embeddings().num_embeddings
-    logits = model(input_ids=ids % vocabulary, use_cache=False).logits[:, :2]
+    try:
+        logits = model(input_ids=ids % vocabulary, use_cache=False).logits[:, :2]
+    except torch.OutOfMemoryError:
+        raise
+    except RAISED as error:
+        raise ModelError(
+            f"{type(model).__name__} cannot be run on three tokens ({one_line(error)}); its "
+            "config.json does not fit its kind of model, or asks for what is not installed"
+        ) from error
     apart = float((logits[1] - logits[0]).abs().max() / logits.abs().max().clamp(min=TINY))
     if apart > FORESIGHT:
         raise ModelError(
@@ -105,8 +124,7 @@ def goes_on(model: Any) -> bool:
             found.append(rows.logits()[0])
     except torch.OutOfMemoryError:
         raise
-    except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError,
-            ValueError):  # fmt: skip
+    except RAISED:
         return False
     wanted = plain_logits(model, [*prompt, *ids], len(prompt))
     return _largest(torch.cat(found).log_softmax(-1) - wanted.log_softmax(-1)) <= WITHIN
