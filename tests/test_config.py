@@ -153,6 +153,21 @@ def test_an_override_is_read_as_the_type_of_its_key(key, text, value, write):
             "optimizer.learning_rate is inf; it must be a finite number above 0",
         ),
         (
+            "[verifier]\nworkers = 100000",
+            "verifier.workers is 100000; it must be a whole number of at least 0 and at most "
+            '1024, or "auto"',
+        ),
+        (
+            "[verifier]\nwall_seconds = 1e9",
+            "verifier.wall_seconds is 1000000000.0; it must be a finite number above 0 and at "
+            "most 1e+06",
+        ),
+        (
+            "[verifier]\nmemory_mb = 9223372036854775807",
+            "verifier.memory_mb is 9223372036854775807; it must be a whole number of at least "
+            "1 and at most 1e+09",
+        ),
+        (
             "[verifier]\nmax_failures = 1.5",
             "verifier.max_failures is 1.5; it must be a finite number of at least 0 and at most 1",
         ),

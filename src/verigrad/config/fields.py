@@ -13,6 +13,16 @@ Count = Annotated[int, Range(low=0)]
 PositiveFloat = Annotated[float, Range(low=0, above=True)]
 NonNegativeFloat = Annotated[float, Range(low=0)]
 Fraction = Annotated[float, Range(low=0, high=1)]
+
+MOST_THREADS = 16384
+"""More CPU threads than machines have; a number beyond it is a slip, and torch ends with it."""
+
+# As much beyond what machines have: their memory, timers and limits end with it.
+Threads = Annotated[int, Range(low=1, high=MOST_THREADS)]
+Workers = Annotated[int, Range(low=0, high=1024)]
+Seconds = Annotated[float, Range(low=0, high=1e6, above=True)]
+Megabytes = Annotated[int, Range(low=1, high=10**9)]
+
 LineText = Annotated[
     str,
     Matching(

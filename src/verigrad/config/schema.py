@@ -15,11 +15,15 @@ from verigrad.config.fields import (
     DeviceText,
     Fraction,
     LineText,
+    Megabytes,
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
+    Seconds,
     Section,
     SizeText,
+    Threads,
+    Workers,
 )
 from verigrad.errors import ConfigError
 
@@ -43,10 +47,6 @@ REASONING_GYM = "reasoning_gym:"
 
 MODELS = ("smollm2-135m", "tabular")
 """The model aliases; anything else is a folder or a hub id ``owner/name``."""
-
-
-MOST_THREADS = 16384
-"""More CPU threads than machines have; a number beyond it is a slip, and torch ends with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ class RunConfig(Section):
     device: DeviceText = "auto"
     """"cpu", "cuda", "cuda:1", ... ; "auto" takes a GPU when there is one."""
 
-    threads: Annotated[int, Range(low=1, high=MOST_THREADS)] | Literal["auto"] = "auto"
+    threads: Threads | Literal["auto"] = "auto"
     """CPU threads; "auto" measures and takes the fastest."""
 
     token_budget: PositiveInt | Literal["auto"] = "auto"
@@ -214,7 +214,7 @@ class VerifierConfig(Section):
     """Try the verifier before the first step: a reference without full marks refuses the run, and a
     shortcut that is paid is a warning."""
 
-    workers: Count | Literal["auto"] = "auto"
+    workers: Workers | Literal["auto"] = "auto"
     """Processes that verify in parallel under the limits below; 0 verifies in the trainer's own
     process, one after another, without limits; "auto" has one per CPU, at most eight, and none for
     a verifier that is bounded."""
@@ -223,13 +223,13 @@ class VerifierConfig(Section):
     """What keeps in the programs that a model wrote, at the least; "auto" is the strongest that
     works, and never "subprocess", which stops accidents only."""
 
-    cpu_seconds: PositiveFloat = 10.0
+    cpu_seconds: Seconds = 10.0
     """Processor time that one verification in a worker may take."""
 
-    wall_seconds: PositiveFloat = 60.0
+    wall_seconds: Seconds = 60.0
     """Time that it may take altogether; several times cpu_seconds, so that load decides nothing."""
 
-    memory_mb: PositiveInt = 2048
+    memory_mb: Megabytes = 2048
     """Memory that it may take, in megabytes."""
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 
-from verigrad.config.schema import MOST_THREADS
+from verigrad.config.fields import MOST_THREADS
 from verigrad.machine import cores
 from verigrad.policies.precision import PRECISIONS, Precision
 
