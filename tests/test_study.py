@@ -9,6 +9,7 @@ from golden import cases
 
 from verigrad.algorithms import PRESETS
 from verigrad.cli import main
+from verigrad.errors import StorageError, UserError
 from verigrad.study import Setting, algorithm_of, exact_estimate, run_many, settings, study
 from verigrad.study.runs import STEP_WIDE
 
@@ -97,6 +98,7 @@ def test_the_command_prints_both_tables_and_writes_the_files(
         (["--learning-rates", "nan"], "--learning-rates is"),
         (["--seeds", "0"], "--seeds is 0"),
         (["--algorithms", "pkpo", "--completions", "2"], "no preset is left"),
+        (["--out", __file__], "--out"),
     ],
 )
 def test_a_mistake_is_one_line(
@@ -114,3 +116,24 @@ def test_a_study_without_a_folder_writes_nothing(
     monkeypatch.chdir(tmp_path)
     assert "grpo" in study([GRPO], seeds=[0], steps=5, folder=None)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_the_first_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("verigrad.study.report.run_many", None)
+    taken = tmp_path / "taken"
+    taken.touch()
+    with pytest.raises(UserError, match=r"--out .*taken cannot be made: File exists"):
+        study([GRPO], seeds=[0], steps=5, folder=taken)
+
+
+def test_a_study_that_cannot_be_written_ends_with_one_line(tmp_path: Path) -> None:
+    (tmp_path / "learning.csv").mkdir()
+    with pytest.raises(StorageError, match=r"a file in .* cannot be written: Is a directory"):
+        study([GRPO], seeds=[0], steps=5, folder=tmp_path)
+
+
+def test_a_figure_of_one_run_has_no_band(tmp_path: Path) -> None:
+    study([GRPO], seeds=[0], steps=5, folder=tmp_path)
+    assert (tmp_path / "learning.svg").read_text().count("<svg") == 1

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from torch import Tensor
 from verigrad.algorithms import PRESETS, Algorithm, algorithm_from
 from verigrad.config import AlgorithmConfig
 from verigrad.core.statistics import bootstrap_interval
-from verigrad.errors import ConfigError
+from verigrad.errors import ConfigError, StorageError, UserError
 from verigrad.study.estimators import exact_estimate
 from verigrad.study.runs import STEP_WIDE, Setting, run_many
 
@@ -95,7 +96,11 @@ def study(
 
     Raises:
         ConfigError: a preset does not exist, or a figure is wanted and matplotlib is missing.
+        UserError: the folder cannot be made; like a missing matplotlib this shows before any run.
+        StorageError: a file cannot be written.
     """
+    if folder is not None:
+        _prepare(folder)
     results = [
         Result(
             setting=setting,
@@ -113,11 +118,26 @@ def study(
     groups = sorted({(setting.algorithm, setting.completions) for setting in chosen})
     bias = [_bias_row(name, k) for name, k in groups]
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_csv(folder / "learning.csv", learning)
-        write_csv(folder / "gradients.csv", bias)
-        draw(folder / "learning.svg", results)
+        try:
+            write_csv(folder / "learning.csv", learning)
+            write_csv(folder / "gradients.csv", bias)
+            draw(folder / "learning.svg", results)
+        except OSError as error:
+            raise StorageError(
+                f"study: a file in {folder} cannot be written: {error.strerror}"
+            ) from error
     return f"{as_table(learning)}\n\n{as_table(bias)}"
+
+
+def _prepare(folder: Path) -> None:
+    """See that what the runs give can be written, before hours of them."""
+    _figure()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"study: --out {folder} cannot be made: {error.strerror}; name a folder"
+        ) from error
 
 
 Row = dict[str, str]
@@ -178,19 +198,14 @@ def draw(path: Path, results: Sequence[Result]) -> None:
     Raises:
         ConfigError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            "study: a figure needs matplotlib, which is not installed: pip install "
-            "'verigrad[study]', or leave --out away"
-        ) from error
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    figure = _figure()
     axes = figure.subplots()
     for result in results:
         curve = _smooth(result.rewards)
         mean = curve.mean(dim=0)
-        band = 1.96 * curve.std(dim=0) / max(1, len(curve)) ** 0.5
+        # One run has no band.
+        deviation = curve.std(dim=0, correction=min(1, len(curve) - 1))
+        band = 1.96 * deviation / len(curve) ** 0.5
         steps = range(1, len(mean) + 1)
         s = result.setting
         label = f"{s.algorithm}, K {s.completions}, lr {s.learning_rate:g}"
@@ -207,3 +222,19 @@ def _smooth(rewards: Tensor) -> Tensor:
     """The mean over each 25 steps, ``[S, steps - 24]``; shorter runs as they are."""
     window = min(25, rewards.shape[1])
     return torch.nn.functional.avg_pool1d(rewards.unsqueeze(1), window, stride=1).squeeze(1)
+
+
+def _figure() -> Any:
+    """An empty figure.
+
+    Raises:
+        ConfigError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "study: a figure needs matplotlib, which is not installed: pip install "
+            "'verigrad[study]', or leave --out away"
+        ) from error
+    return Figure(figsize=(8, 5), layout="constrained")
