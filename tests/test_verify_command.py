@@ -143,6 +143,8 @@ def test_examples_for_a_mixture_go_to_the_part_that_they_name(here, capsys):
         (["no.py:task"], 'command line: task.name is "no.py:task", but there is no file /'),
         (["no.toml"], "no.toml: there is no such file"),
         (["toy", "--problems", "0"], "verify: --problems is 0; it must be 1 or more"),
+        (["toy", "--allow", "nan"], "verify: --allow is nan; it must be a reward of at least 0"),
+        (["toy", "--allow=-1"], "verify: --allow is -1; it must be a reward of at least 0"),
         (["toy", "--examples", "no.jsonl"], "no.jsonl: the examples cannot be read: "),
         (
             ["toy", "--verifier.name", "nmber"],

@@ -1,5 +1,6 @@
 """``verigrad verify``."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +47,8 @@ def verify(
         raise UserError("verify needs a task or a CONFIG file, or --sandbox-check")
     if problems is not None and problems < 1:
         raise UserError(f"verify: --problems is {problems}; it must be 1 or more")
+    if not 0 <= allow < math.inf:
+        raise UserError(f"verify: --allow is {allow:g}; it must be a reward of at least 0")
     config = _config_of(task_or_config or "toy", overrides(changes))
     results = []
     if sandbox_check:
