@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -85,6 +87,42 @@ def test_a_bad_row_of_parquet_is_refused_with_row_and_column(answer: str, messag
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.table(columns()), "t.parquet")
     assert refusal("t.parquet", answer=answer).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "read"),
+    [
+        (lambda arrow: arrow.float16(), 0.1, 0.1),
+        (lambda arrow: arrow.float32(), 3.3, 3.3),
+        (lambda arrow: arrow.list_(arrow.float32()), [0.1, None], [0.1, None]),
+        (lambda arrow: arrow.struct({"low": arrow.float16()}), {"low": 0.1}, {"low": 0.1}),
+        (lambda arrow: arrow.decimal128(20, 8), Decimal("0.00000001"), "0.00000001"),
+    ],
+)
+def test_a_number_of_parquet_is_read_as_it_is_written_in_full(
+    kind: Callable[[ModuleType], Any], value: Any, read: Any
+) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = {"prompt": ["q"], "answer": arrow.array([value], kind(arrow))}
+    parquet.write_table(arrow.table(table), "t.parquet")
+    assert rows(load("t.parquet", verifier="json")) == [("q", read)]
+
+
+def test_a_column_of_parquet_that_stands_there_twice_is_refused() -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = arrow.Table.from_arrays(
+        [arrow.array([text]) for text in "qab"], names=["prompt", "answer", "answer"]
+    )
+    parquet.write_table(table, "t.parquet")
+    assert refusal("t.parquet").startswith('t.parquet: has the column "answer" 2 times')
+
+
+def test_a_text_of_parquet_that_is_not_utf8_is_refused() -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    ends, text = arrow.py_buffer(bytes([0, 0, 0, 0, 1, 0, 0, 0])), arrow.py_buffer(b"\xff")
+    answers = arrow.StringArray.from_buffers(1, ends, text)
+    parquet.write_table(arrow.table({"prompt": ["q"], "answer": answers}), "t.parquet")
+    assert refusal("t.parquet").startswith("t.parquet: holds a text that is not UTF-8 (byte 0xff)")
 
 
 def test_what_is_no_parquet_is_refused() -> None:

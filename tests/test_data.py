@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verigrad.config import config_from
+from verigrad.config import VerifierConfig, config_from
 from verigrad.errors import VerigradError
-from verigrad.tasks import load_task, problem_at, split
+from verigrad.tasks import Mixture, load_task, problem_at, solution_of_problem, split
 from verigrad.tasks.data import DataTask
 from verigrad.tasks.data.json_text import BadJsonError, parse_json
+from verigrad.tasks.mixture import Part
 from verigrad.tasks.splitting import SORTED_AT_MOST, _permuted
+from verigrad.tasks.verified import with_verifier
 from verigrad.types import Problem
 
 
@@ -115,6 +117,33 @@ def test_what_is_no_prompt_answer_or_id_becomes_metadata() -> None:
     assert [task[0].metadata, task[1].metadata] == [{"level": None}, {"level": "late"}]
 
 
+def test_what_is_nested_a_hundred_deep_is_read() -> None:
+    deep = "[" * 99 + "1" + "]" * 99
+    task = load("t.jsonl", f'{{"prompt": "q", "answer": {deep}}}', verifier="json")
+    assert task[0].reference == json.loads(deep)
+
+
+def test_a_file_may_have_the_longest_name_there_is() -> None:
+    assert rows(load("n" * 249 + ".jsonl", ROW)) == [("q", "a")]
+
+
+def test_a_column_called_answer_says_nothing_where_another_is_the_reference() -> None:
+    row = {"prompt": "2+2", "answer": "Two and two.", "label": 4}
+    task = load("t.jsonl", jsonl(row), answer="label", verifier="number")
+    assert solution_of_problem(task, task[0]) == "4"
+    mixture = Mixture([Part(1, task)])
+    problem = split(mixture, 0.0).training.at(0, 0)
+    assert solution_of_problem(mixture, problem) == "4"
+
+
+def test_a_reward_function_of_trl_is_tried_on_the_column_of_the_reference() -> None:
+    Path("mine.py").write_text("def right(completions, label, **columns):\n    return [1.0]\n")
+    row = {"prompt": "2+2", "answer": "Two and two.", "label": "4"}
+    task = load("t.jsonl", jsonl(row), answer="label")
+    checked = with_verifier(task, VerifierConfig(name="mine.py:right"))
+    assert solution_of_problem(checked, checked[0]) == "4"
+
+
 # Prompts
 
 
@@ -204,6 +233,7 @@ ROW = '{"prompt": "q", "answer": "a"}\n'
         ('{"answer": ' + "9" * 5000 + "}", "t.jsonl: line 1: holds a number that has more digits"),
         ('{"a": 1, "b": {"c": 1, "c": 2}}', 't.jsonl: line 1: has the name "c" twice; keep one'),
         ("[" * 10**5, "t.jsonl: line 1: is nested too deeply to be read"),
+        ('{"a": ' + "[" * 400 + "]" * 400 + "}", "t.jsonl: line 1: is nested too deeply"),
         (ROW.encode() + b'{"prompt": "\xc3\xa4\xff"}', "t.jsonl: line 2, character 14 is not UTF-"),
         (ROW + '{"prompt": "\0"}', "t.jsonl: line 2 holds a NUL character"),
         (ROW.encode("utf-16"), "t.jsonl: is UTF-16 text; save it as UTF-8"),
@@ -217,6 +247,12 @@ ROW = '{"prompt": "q", "answer": "a"}\n'
         (ROW + '{"prompt": "q", "answer": ""}', 't.jsonl: line 2, column "answer": is empty; fill'),
         (ROW + '{"prompt": {}, "answer": 1}', 't.jsonl: line 2, column "prompt": is a table; data'),
         ('{"prompt": "\\ud800", "answer": 1}', 't.jsonl: line 1, column "prompt": holds half of a'),
+        ('{"prompt": "q", "answer": ["\\udc00"]}', 't.jsonl: line 1, column "answer": holds ha'),
+        ('{"prompt": "q", "answer": {"\\udc00": 1}}', 't.jsonl: line 1, column "answer": holds h'),
+        (
+            '{"prompt": [{"role": "user", "content": "\\ud800"}], "answer": "a"}',
+            't.jsonl: line 1, column "prompt": holds half of a character',
+        ),
         (ROW + '{"prompt": "q", "answer": ["a"]}', 't.jsonl: line 2, column "answer": is a list,'),
         ('{"prompt": "q", "answer": true}', 't.jsonl: line 1, column "answer": data.verifier cann'),
         ('{"prompt": "q", "answer": [0.1000000000000000055]}', "of which a float keeps only 0.1;"),

@@ -62,6 +62,11 @@ class Mixture:
         """Checks a completion with the verifier of the part that its problem comes from."""
         return PartVerifier({part.task.name: part.task.verifier for part in self.parts})
 
+    def solution(self, problem: Problem) -> str | None:
+        """What the part that a problem comes from writes for it."""
+        tasks = {part.task.name: part.task for part in self.parts}
+        return _AlonePart(tasks[problem.reference[TASK]]).solution(problem)
+
     def divide(self, share: float, held_out: int) -> Split:
         """Split each part by itself, and alternate."""
         sides = [_of_part(split(part.task, share, held_out), part.task.name) for part in self.parts]

@@ -11,6 +11,7 @@ from verigrad.tasks.user import NoVerifier
 from verigrad.types import Problem
 from verigrad.verifiers import TrlReward, Verifier
 from verigrad.verifiers.named import verifier_named
+from verigrad.verifiers.solutions import solution_of
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,14 @@ class _Verified:
 
     @property
     def solution(self) -> Callable[[Problem], str | None] | None:
-        """That of the task; none where the references are other ones than the task's."""
-        if isinstance(self.verifier, TrlReward):
-            return None
-        return getattr(self.task, "solution", None)
+        """That of the task, or the verifier's where the references are not the task's."""
+        own: Callable[[Problem], str | None] | None = getattr(self.task, "solution", None)
+        if own is not None and isinstance(self.verifier, TrlReward):
+            return self._in_columns
+        return own
+
+    def _in_columns(self, problem: Problem) -> str | None:
+        return solution_of(self.verifier, problem.reference)
 
     def _with_columns(self, problem: Problem) -> Problem:
         """With the columns that a TRL reward function is called with, if the verifier is one."""

@@ -1,5 +1,6 @@
 """The cells of a row, and texts with columns in them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any
@@ -51,9 +52,26 @@ class Cells:
         text = value.text if isinstance(value, Written) else str(value)
         if not text.strip():
             raise self.wrong(column, "is empty; fill it in, or leave the row out")
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise self.wrong(column, "holds half of a character (a lone surrogate); repair it")
+        self.check_whole(column, text)
         return text
+
+    def check_whole(self, column: str, value: object) -> None:
+        """Refuse half of a character in a text, or anywhere in a list or table: no file takes it.
+
+        Raises:
+            TaskError: there is one.
+        """
+        if any("\ud800" <= character <= "\udfff" for text in _texts(value) for character in text):
+            raise self.wrong(column, "holds half of a character (a lone surrogate); repair it")
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts in a value, names of tables among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for part in (*value, *value.values()) if isinstance(value, dict) else value:
+            yield from _texts(part)
 
 
 @dataclass(frozen=True, slots=True)

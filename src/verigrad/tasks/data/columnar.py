@@ -52,7 +52,7 @@ def parquet_rows(path: Path, columns: Sequence[str], label: str) -> Iterator[Row
         with parquet.ParquetFile(path) as file:
             _check_columns(columns, file.schema_arrow.names, label)
             for batch in file.iter_batches(ROWS_AT_ONCE, columns=list(columns)):
-                yield from _rows(arrow, batch)
+                yield from _rows(arrow, batch, label)
     except (OSError, arrow.ArrowException) as error:
         raise TaskError(f"{label}: is no Parquet file that can be read ({_line(error)})") from None
 
@@ -75,7 +75,7 @@ def saved_rows(folder: Path, split: str, columns: Sequence[str], label: str) -> 
             with arrow.memory_map(str(file)) as source, arrow.ipc.open_stream(source) as batches:
                 _check_columns(columns, batches.schema.names, label)
                 for batch in batches:
-                    yield from _rows(arrow, batch.select(list(columns)))
+                    yield from _rows(arrow, batch.select(list(columns)), label)
     except (OSError, KeyError, TypeError, ValueError, arrow.ArrowException) as error:
         raise TaskError(
             f"{label}: is no folder that save_to_disk of Hugging Face datasets wrote "
@@ -115,6 +115,11 @@ def _package(name: str, label: str) -> Any:
 
 def _check_columns(wanted: Sequence[str], there: Sequence[str], label: str) -> None:
     for column in wanted:
+        if there.count(column) > 1:
+            raise TaskError(
+                f"{label}: has the column {shown(column)} {there.count(column)} times, and only "
+                "one can be meant; leave the others out, or give them other names"
+            )
         if column not in there:
             raise TaskError(
                 f"{label}: row 1, column {shown(column)}: is missing; the columns there are "
@@ -136,20 +141,39 @@ def _files_of(folder: Path, split: str, label: str) -> list[Path]:
     return [folder / file["filename"] for file in state["_data_files"]]
 
 
-def _rows(arrow: Any, batch: Any) -> Iterator[Row]:
-    """The rows of a batch; a short float prints as it did before it was a longer one."""
-    short = [f.name for f in batch.schema if arrow.types.is_float32(f.type)]
-    for row in batch.to_pylist():
-        for column in short:
-            if row[column] is not None:
-                row[column] = _shortest(row[column])
-        yield row
+def _rows(arrow: Any, batch: Any, label: str) -> Iterator[Row]:
+    """The rows of a batch; a short float prints as it did before it was a longer one.
+
+    Raises:
+        TaskError: a text is not UTF-8, which writers of such files need not check.
+    """
+    try:
+        rows = batch.to_pylist()
+    except UnicodeDecodeError as error:
+        raise TaskError(
+            f"{label}: holds a text that is not UTF-8 (byte 0x{error.object[error.start]:02x}); "
+            "write the file again, with its texts as UTF-8"
+        ) from None
+    for row in rows:
+        yield {
+            field.name: _shortest(arrow.types, row[field.name], field.type)
+            for field in batch.schema
+        }
 
 
-def _shortest(value: float) -> float:
-    import numpy as np
+def _shortest(types: Any, value: Any, kind: Any) -> Any:
+    """A value of an Arrow type, its short floats as the shortest numbers that mean them."""
+    if value is None:
+        return None
+    if types.is_float16(kind) or types.is_float32(kind):
+        import numpy as np
 
-    return float(str(np.float32(value)))
+        return float(str((np.float16 if types.is_float16(kind) else np.float32)(value)))
+    if types.is_struct(kind):
+        return {part.name: _shortest(types, value[part.name], part.type) for part in kind}
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return [_shortest(types, part, kind.value_type) for part in value]
+    return value
 
 
 def _plain(value: object) -> Any:
@@ -164,8 +188,10 @@ def _plain(value: object) -> Any:
         raise ValueError("an infinite number")
     if value is None or isinstance(value, str | int | float):
         return value
-    if isinstance(value, decimal.Decimal | datetime.date | datetime.time):
-        return value.isoformat() if not isinstance(value, decimal.Decimal) else str(value)
+    if isinstance(value, decimal.Decimal):
+        return f"{value:f}"  # All its digits: its own text is 1E-8 for 0.00000001.
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
     if isinstance(value, Mapping):
         return {str(name): _plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

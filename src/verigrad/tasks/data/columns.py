@@ -132,6 +132,7 @@ class Reader:
                     'messages such as {"role": "user", "content": "What is 12 + 7?"}, with the '
                     f"role {', '.join(ROLES)}",
                 )
+        cells.check_whole(column, value)
         if not value or value[-1]["role"] != "user":
             raise cells.wrong(column, "is a list whose last message is not the user's; end with it")
         return tuple(Message(role=turn["role"], content=turn["content"]) for turn in value), True
@@ -155,6 +156,7 @@ class Reader:
         """A reference: numbers keep the digits they are written with, as text where need be."""
         value = cells.value(column, "data.answer")
         if isinstance(value, list | dict):
+            cells.check_whole(column, value)
             for number in _numbers(value):
                 if not number.is_exact:
                     raise cells.wrong(

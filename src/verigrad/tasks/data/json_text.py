@@ -10,6 +10,10 @@ from typing import Any, Never
 
 from verigrad.config.checks import shown
 
+DEEPEST = 100
+"""Lists and tables within each other that are read; what is deeper comes from no person."""
+
+NESTED = "is nested too deeply to be read"
 HUGE = "has more digits than can be read; write it in quotes, as text"
 
 
@@ -46,17 +50,29 @@ def parse_json(text: str) -> Any:
     """Read one JSON value, and nothing beside it.
 
     Raises:
-        BadJsonError: says where and why.
+        BadJsonError: says where and why; it may also be nested more than DEEPEST levels deep.
     """
     try:
-        return _DECODER.decode(text)
+        value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         reason = error.msg[:1].lower() + error.msg[1:]
         if error.msg == "Extra data":
             reason = "there is more after the end of the value; expected one value"
         raise BadJsonError(reason, line=error.lineno - 1, character=error.colno) from None
     except RecursionError:
-        raise BadJsonError("is nested too deeply to be read") from None
+        raise BadJsonError(NESTED) from None
+    if text.count("[") + text.count("{") > DEEPEST and _is_deep(value):
+        raise BadJsonError(NESTED)
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether it holds more levels of lists and tables than are read."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        inner = [part for part in level if isinstance(part, list | dict)]
+        level = [p for part in inner for p in (part.values() if isinstance(part, dict) else part)]
+    return bool(inner)
 
 
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from verigrad.tasks.data.rows import JsonArray, JsonLines, Row, RowFile, Table
 from verigrad.types import Message, Problem
 from verigrad.verifiers import Verifier
 from verigrad.verifiers.named import verifier_named
+from verigrad.verifiers.solutions import solution_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,6 +86,10 @@ class DataTask:
             content=item.content,
             metadata=item.metadata,
         )
+
+    def solution(self, problem: Problem) -> str | None:
+        """The reference as its verifier writes it; a column called "answer" is only a column."""
+        return solution_of(self.verifier, problem.reference)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -161,7 +166,8 @@ def data_task(name: str, config: DataConfig) -> DataTask:
     reader = Reader(config)
     path = Path(name)
     key = json.dumps([FORMAT, name, asdict(config), _stamps(path)])
-    entry = cache_folder() / "data" / f"{path.stem}-{stable_hash(key):016x}"
+    # Of a long name the beginning will do: it is there for a person, and names have 255 bytes.
+    entry = cache_folder() / "data" / f"{path.stem[:40]}-{stable_hash(key):016x}"
     if not entry.is_dir():
         publish(lambda folder: _prepare(folder, path, name, reader, verifier), entry)
     file = _open(entry, path, name)
