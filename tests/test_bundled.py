@@ -52,6 +52,12 @@ def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
     assert cache.cache_folder() == tmp_path / ".cache" / "verigrad"
 
 
+def test_a_user_without_a_home_folder_is_told_to_name_one(monkeypatch):
+    monkeypatch.setenv("VERIGRAD_CACHE", "~no-such-user/cache")
+    with pytest.raises(UserError, match=r"in ~no-such-user/cache, .* set VERIGRAD_CACHE"):
+        cache.cache_folder()
+
+
 def a_package(path: Path, content: bytes) -> bundled.BundledModel:
     """Install a package of one file by hand, and describe the file it should have had."""
     info = path / "tiny_weights-0.1.dist-info"

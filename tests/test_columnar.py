@@ -74,6 +74,15 @@ def test_the_rows_of_parquet_keep_their_digits() -> None:
     assert rows(load("t.parquet", answer="several")) == [("a", ["x", "y"]), ("b", ["z"])]
 
 
+def test_rows_that_are_no_longer_in_the_cache_are_read_again(here: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"prompt": ["q"], "answer": ["a"]}), "t.parquet")
+    load("t.parquet")
+    (copy,) = (here.parent / "cache").rglob("rows.jsonl")
+    copy.unlink()
+    assert rows(load("t.parquet")) == [("q", "a")]
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [

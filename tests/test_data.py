@@ -1,6 +1,7 @@
 """Tasks from files of rows: what is read, what is refused, and how little is in memory."""
 
 import json
+import os
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -372,6 +373,17 @@ def test_an_index_is_thirty_two_bytes_a_row_and_made_once(here: Path) -> None:
     made = index.stat().st_mtime_ns
     load("t.jsonl")
     assert [path.stat().st_mtime_ns for path in (here.parent / "cache").rglob("index")] == [made]
+
+
+@pytest.mark.parametrize("left", [None, 0, 31])
+def test_an_index_of_which_not_all_is_left_is_made_again(here: Path, left: int | None) -> None:
+    load("t.jsonl", ROW)
+    (index,) = (here.parent / "cache").rglob("index")
+    if left is None:
+        index.unlink()
+    else:
+        os.truncate(index, left)
+    assert rows(load("t.jsonl")) == [("q", "a")]
 
 
 def test_a_file_that_has_changed_is_read_again() -> None:

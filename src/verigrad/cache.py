@@ -12,18 +12,28 @@ def cache_folder() -> Path:
     """Where everything is kept that can be made again.
 
     ``$VERIGRAD_CACHE``, else ``$XDG_CACHE_HOME/verigrad``, else ``~/.cache/verigrad``.
+
+    Raises:
+        UserError: it is to be in the home folder of a user who has none here.
     """
-    if own := os.environ.get("VERIGRAD_CACHE"):
-        return Path(own).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "verigrad"
+    own, base = os.environ.get("VERIGRAD_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    try:
+        if own:
+            return Path(own).expanduser()
+        return (Path(base) if base else Path.home() / ".cache") / "verigrad"
+    except RuntimeError as error:
+        raise UserError(
+            f"the cache is to be in {own or '~/.cache'}, and there is no such home folder; set "
+            "VERIGRAD_CACHE to a folder"
+        ) from error
 
 
 def publish(write: Callable[[Path], None], target: Path) -> None:
     """Make a folder appear complete or not at all.
 
-    ``write`` fills a folder beside ``target``, which is then renamed. A process that is killed
-    leaves no ``target``; of two that work at once the second finds it made and drops its own.
+    ``write`` fills a folder beside ``target``, which is then renamed. A process that is killed, or
+    a loss of power, leaves no ``target``; of two that work at once the second finds it made and
+    drops its own.
 
     Raises:
         UserError: the parent folder cannot be made or written.
@@ -33,11 +43,20 @@ def publish(write: Callable[[Path], None], target: Path) -> None:
         with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=target.parent) as scratch:
             folder = Path(scratch) / target.name
             write(folder)
+            _flush(folder)
             _rename_unless_made(folder, target)
     except OSError as error:
         raise UserError(
             f"cannot write {target}: {error}; VERIGRAD_CACHE names another folder for what is kept"
         ) from error
+
+
+def _flush(folder: Path) -> None:
+    """Have the system put the files on the disk, so that no loss of power leaves empty ones."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())
 
 
 def _rename_unless_made(folder: Path, target: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from verigrad.tasks.data.columnar import hub_rows, parquet_rows, saved_rows, wri
 from verigrad.tasks.data.columns import Reader
 from verigrad.tasks.data.index import (
     CHECKED,
+    ENTRY,
     line_at,
     open_index,
     place_of,
@@ -33,8 +35,11 @@ from verigrad.verifiers.solutions import solution_of
 if TYPE_CHECKING:
     import numpy as np
 
-FORMAT = 1
+FORMAT = 2
 """Of the cache; a change of what is kept there makes it again."""
+
+COPIED = "rows.jsonl"
+"""The file of the rows, in the cache, of what is no text."""
 
 
 @dataclass(frozen=True)
@@ -168,11 +173,24 @@ def data_task(name: str, config: DataConfig) -> DataTask:
     key = json.dumps([FORMAT, name, asdict(config), _stamps(path)])
     # Of a long name the beginning will do: it is there for a person, and names have 255 bytes.
     entry = cache_folder() / "data" / f"{path.stem[:40]}-{stable_hash(key):016x}"
-    if not entry.is_dir():
+    if not _is_made(entry, copies=not path.is_file() or path.suffix.lower() == ".parquet"):
+        shutil.rmtree(entry, ignore_errors=True)
         publish(lambda folder: _prepare(folder, path, name, reader, verifier), entry)
     file = _open(entry, path, name)
     task = DataTask(path.stem, verifier, file, reader, open_index(entry / "index"), ())
     return replace(task, before=_before(task))
+
+
+def _is_made(entry: Path, *, copies: bool) -> bool:
+    """Whether all is there: what cleans caches of old files may have left the folder and no more.
+
+    Args:
+        entry: the folder of the index.
+        copies: whether the rows are kept beside the index.
+    """
+    index = entry / "index"
+    size = index.stat().st_size if index.is_file() else 0
+    return size > 0 and size % ENTRY.size == 0 and (not copies or (entry / COPIED).is_file())
 
 
 def _prepare(folder: Path, path: Path, name: str, reader: Reader, verifier: Verifier) -> None:
@@ -180,7 +198,7 @@ def _prepare(folder: Path, path: Path, name: str, reader: Reader, verifier: Veri
     folder.mkdir()
     rows = _rows(path, name, reader)
     if rows is not None:
-        write_rows(rows, folder / "rows.jsonl", _label(path, name))
+        write_rows(rows, folder / COPIED, _label(path, name))
     write_index(folder / "index", _open(folder, path, name), reader, verifier)
 
 
@@ -196,7 +214,7 @@ def _rows(path: Path, name: str, reader: Reader) -> Iterator[Row] | None:
 
 def _open(entry: Path, path: Path, name: str) -> RowFile:
     """The file that the index is of."""
-    label, copied = _label(path, name), entry / "rows.jsonl"
+    label, copied = _label(path, name), entry / COPIED
     if copied.exists():
         return JsonLines(copied, label, noun="row")
     if path.suffix.lower() in (".csv", ".tsv"):
