@@ -1,16 +1,20 @@
 """The boundary around verifiers, and the built-in one."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from math import inf, nan
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verigrad.types import Status, Verdict
+from verigrad.types import FailureKind, Status, Verdict
 from verigrad.verifiers import VERIFIERS, last_number, verify
 
 
@@ -49,7 +53,7 @@ def test_a_number_or_a_truth_value_is_a_reward(answer: float, reward: float) -> 
     "verdict", [Verdict.scored(0.5, "half"), Verdict.unparsable("?"), Verdict.failed("broken")]
 )
 def test_a_verdict_is_taken_as_it_is(verdict: Verdict) -> None:
-    assert verify(returning(verdict), "", None) is verdict
+    assert verify(returning(verdict), "", None) == verdict
 
 
 @pytest.mark.parametrize(
@@ -93,6 +97,49 @@ def test_an_answer_that_is_not_a_finite_reward_is_a_failure(answer: Any) -> None
     verdict = verify(returning(answer), "", None)
     assert (verdict.status, verdict.reward) == (Status.FAILED, None)
     assert verdict.detail
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [np.float32(0.5), np.array(0.5), torch.tensor(0.5), Verdict.scored(np.float32(0.5))],
+    ids=["numpy", "array", "torch", "verdict"],
+)
+def test_a_scalar_of_numpy_or_torch_is_the_number_that_it_holds(answer: Any) -> None:
+    verdict = verify(returning(answer), "", None)
+    assert (verdict.reward, type(verdict.reward)) == (0.5, float)
+
+
+def test_true_of_numpy_is_true() -> None:
+    assert verify(returning(np.isclose(0.1 + 0.2, 0.3)), "", None) == Verdict.scored(1.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"reward": 1.0, "components": {"a": "much"}}, "could not convert string to float"),
+        ({"reward": 1.0, "components": {"a": nan}}, "its part 'a' is nan; expected a finite"),
+        ({"reward": 1.0, "components": [1.0]}, "'list' object has no attribute 'items'"),
+        ({"reward": 1.0, "components": {"a": 1}, "weights": {"a": None}}, "float() argument"),
+        ({"reward": 1.0, "status": "fine"}, "'fine' is not a valid Status"),
+    ],
+)
+def test_a_verdict_that_holds_something_else_is_a_failure(
+    fields: dict[str, Any], words: str
+) -> None:
+    verdict = verify(lambda *_: Verdict(**{"status": Status.SCORED} | fields), "", None)
+    assert (verdict.status, verdict.kind) == (Status.FAILED, FailureKind.BAD_VALUE)
+    assert verdict.detail.startswith("bad value: the verdict is none as it should be: ")
+    assert words in verdict.detail
+
+
+def test_a_verdict_comes_out_in_the_types_that_it_is_declared_with() -> None:
+    given = Verdict(
+        status=Status.SCORED, reward=Fraction(1, 2), components={1: True}, detail=ValueError("w")
+    )
+    verdict = verify(returning(given), "", None)
+    assert json.dumps([verdict.reward, verdict.components, verdict.detail]) == (
+        '[0.5, {"1": 1.0}, "w"]'
+    )
 
 
 def test_a_wrong_type_is_named_with_what_was_expected() -> None:

@@ -8,10 +8,10 @@ import copy
 import inspect
 import math
 import traceback
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from verigrad.types import FailureKind, Verdict
+from verigrad.types import FailureKind, Status, Verdict
 
 
 class Verifier(Protocol):
@@ -73,9 +73,11 @@ async def _awaited(answer: Awaitable[object]) -> object:
     return await answer
 
 
-def _as_verdict(answer: object) -> Verdict:
+def _as_verdict(answer: Any) -> Verdict:
     if isinstance(answer, Verdict):
-        return answer
+        return _plain(answer)
+    if getattr(answer, "shape", None) == ():
+        answer = answer.item()  # A scalar of numpy or torch is the number that it holds.
     if not isinstance(answer, bool | int | float):
         return Verdict.failed(
             f"bad value: the verifier returned {type(answer).__name__} {answer!r:.80}; "
@@ -87,6 +89,40 @@ def _as_verdict(answer: object) -> Verdict:
             f"bad value: the verifier returned {answer}; a reward is finite", FailureKind.BAD_VALUE
         )
     return Verdict.scored(float(answer))
+
+
+def _plain(verdict: Verdict) -> Verdict:
+    """The same in the types that a verdict is declared with, whatever a verifier put into it.
+
+    A reward that is a fraction or a scalar of numpy is a number here; in a file it would be none.
+    """
+    try:
+        reward = None if verdict.reward is None else float(verdict.reward)
+        return Verdict(
+            status=Status(verdict.status),
+            reward=reward,
+            components=_numbers(verdict.components),
+            weights=_numbers(verdict.weights),
+            detail=str(verdict.detail),
+            kind=None if verdict.kind is None else FailureKind(verdict.kind),
+        )
+    except (TypeError, ValueError, AttributeError) as error:
+        return Verdict.failed(
+            f"bad value: the verdict is none as it should be: {error}", FailureKind.BAD_VALUE
+        )
+
+
+def _numbers(parts: Mapping[str, float]) -> dict[str, float]:
+    """Finite numbers by names.
+
+    Raises:
+        ValueError: one is not finite.
+    """
+    numbers = {str(name): float(part) for name, part in parts.items()}
+    for name, number in numbers.items():
+        if not math.isfinite(number):
+            raise ValueError(f"its part {name!r} is {number}; expected a finite number")
+    return numbers
 
 
 def describe(error: BaseException) -> str:

@@ -14,9 +14,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from dataclasses import asdict
 from math import inf
-from typing import Any
 
 from verigrad.errors import VerigradError
 from verigrad.types import FailureKind, Verdict
@@ -73,26 +72,11 @@ def answer(verifier: Verifier, request: bytes, limits: Limits) -> bytes:
 
 
 def _written(verdict: Verdict, room: int) -> bytes:
-    try:
-        written = json.dumps(_as_json(verdict)).encode()
-    except (TypeError, ValueError, AttributeError, RecursionError) as error:
-        why = f"bad value: the verdict has components that are not numbers: {error}"
-        return json.dumps(_as_json(Verdict.failed(why, FailureKind.BAD_VALUE))).encode()
+    written = json.dumps(asdict(verdict)).encode()
     if len(written) > room:
         why = f"bad value: the verdict takes {len(written)} bytes; at most {room} are allowed"
-        return json.dumps(_as_json(Verdict.failed(why, FailureKind.BAD_VALUE))).encode()
+        return json.dumps(asdict(Verdict.failed(why, FailureKind.BAD_VALUE))).encode()
     return written
-
-
-def _as_json(verdict: Verdict) -> Mapping[str, Any]:
-    return {
-        "status": verdict.status,
-        "reward": None if verdict.reward is None else float(verdict.reward),
-        "components": {str(name): float(part) for name, part in verdict.components.items()},
-        "weights": {str(name): float(part) for name, part in verdict.weights.items()},
-        "detail": str(verdict.detail),
-        "kind": verdict.kind,
-    }
 
 
 def silence(*descriptors: int) -> None:
