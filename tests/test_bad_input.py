@@ -238,6 +238,23 @@ def test_a_table_larger_than_memory_is_refused(positions, complaint):
             "task 't': problem 'a' has the prompt ({'text': 'x'},)",
         ),
         (
+            "task = ProblemTask('t', [Problem(id='a', prompt='\\ud800', reference=1)], len)",
+            "task 't': the prompt of problem 'a' holds half of a character (a lone surrogate)",
+        ),
+        (
+            "one = {'role': 'user', 'content': '\\udc00'}\n"
+            "task = ProblemTask('t', [Problem(id='a', prompt=(one,), reference=1)], len)",
+            "task 't': the prompt of problem 'a' holds half of a character (a lone surrogate)",
+        ),
+        (
+            "task = ProblemTask('t', [{'id': 'a', 'prompt': 'x', 'reference': 1}], len)",
+            "{file} fails to run: TaskError: task 't': item 0 is a dict; expected a verigrad.Pro",
+        ),
+        (
+            "task = ProblemTask('t', (Problem(id=i, prompt=i, reference=1) for i in 'ab'), len)",
+            "{file} fails to run: TaskError: task 't': its problems are a generator, which can be",
+        ),
+        (
             "class Task:\n"
             "    name, verifier = 't', len\n"
             "    def __len__(self): return 2\n"

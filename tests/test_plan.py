@@ -143,6 +143,12 @@ def test_steps_that_draw_more_epochs_than_allowed_are_refused_with_those_that_fi
     assert main(["plan", str(TOY), "--task.epochs", "3", "--run.steps", "27"]) == 0
 
 
+def test_a_step_that_alone_draws_more_epochs_than_allowed_is_refused_with_its_problems(capsys):
+    options = ["--task.epochs", "1", "--sampling.problems", "10", "--run.steps", "1"]
+    assert main(["plan", str(TOY), *options]) == 2
+    assert "about 1.1 times; lower sampling.problems, or raise task.ep" in capsys.readouterr().err
+
+
 def test_a_file_is_planned_with_what_was_found_in_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("VERIGRAD_CACHE", str(tmp_path / "cache"))
     rows = [f'{{"prompt": "What is 1 + {n}?", "answer": {n + 1}}}\n' for n in (1, 2, 3, 3)]

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ from running import (
 import verigrad
 from verigrad.cli import main
 from verigrad.config import load_config
-from verigrad.errors import RunFolderError, TaskError
+from verigrad.errors import ConfigError, RunFolderError, TaskError
 from verigrad.policies.causal_lm import CausalLM
 from verigrad.training import setup as preparation
 from verigrad.training.checkpoint import checkpoints
@@ -499,6 +500,20 @@ def test_a_task_given_in_python_is_given_again_to_resume(tmp_path):
     result = verigrad.resume(runs[1], [("run.steps", "40")], task=guess(), quiet=True)
     assert (result.steps, result.exit_code, result.folder) == (40, 0, runs[1])
     assert_same_run(runs[1], runs[0])
+
+
+def test_a_verifier_of_code_that_has_no_module_is_trained_with(tmp_path):
+    check = FunctionType(guess().verifier.__code__, {"__builtins__": __builtins__})
+    assert check.__module__ is None
+    task = verigrad.ProblemTask("guess", guess().problems, check)
+    config = GUESS | {"run": {"folder": str(tmp_path / "run"), "steps": 2}}
+    assert verigrad.train(config, task=task, quiet=True).steps == 2
+
+
+@pytest.mark.parametrize("given", ["run.toml", None, ["task"]])
+def test_what_is_no_configuration_is_refused_with_what_reads_one(given):
+    with pytest.raises(ConfigError, match=r"no configuration; .*verigrad\.load_config has read"):
+        verigrad.train(given)
 
 
 def test_without_its_task_the_resume_says_how_to_give_it(tmp_path, complaint):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verigrad.config import Config, config_from, load_config
+from verigrad.errors import ConfigError
 from verigrad.tasks import FunctionTask, ProblemTask, Task
 from verigrad.types import Problem, Status, Verdict
 
@@ -52,6 +53,11 @@ def train(
     """
     from verigrad.training import run
 
+    if not isinstance(config, Config | Mapping):
+        raise ConfigError(
+            f"train was given {config!r:.80}, which is no configuration; expected a dict of keys, "
+            "or a file that verigrad.load_config has read"
+        )
     if not isinstance(config, Config):
         keys = dict(config)
         if task is not None:

@@ -65,6 +65,18 @@ class DividedTask(Task, Protocol):
         ...
 
 
+def check_is_problem(task: str, index: int, item: object) -> None:
+    """Refuse an item of a task that is no problem.
+
+    Raises:
+        TaskError: names the task and the item.
+    """
+    if not isinstance(item, Problem):
+        raise TaskError(
+            f"task {task!r}: item {index} is a {type(item).__name__}; expected a verigrad.Problem"
+        )
+
+
 @dataclass(frozen=True)
 class ProblemTask:
     """A task from a list of problems and a function.
@@ -80,11 +92,17 @@ class ProblemTask:
     """Writes a completion that is right; without it the verifier or the reference's text does."""
 
     def __post_init__(self) -> None:
-        """Refuse an empty task and ids that name two problems."""
+        """Refuse what is no list of problems, an empty one, and ids that name two problems."""
+        if not hasattr(self.problems, "__len__"):
+            raise TaskError(
+                f"task {self.name!r}: its problems are a {type(self.problems).__name__}, which can "
+                "be gone through once only; give a list"
+            )
         if not self.problems:
             raise TaskError(f"task {self.name!r} holds no problem; it needs at least one")
         seen: dict[str, int] = {}
         for index, problem in enumerate(self.problems):
+            check_is_problem(self.name, index, problem)
             if problem.id in seen:
                 raise TaskError(
                     f"task {self.name!r}: problems {seen[problem.id]} and {index} have the same "

@@ -10,6 +10,7 @@ from verigrad.algorithms import Algorithm, algorithm_from
 from verigrad.config import Config
 from verigrad.errors import ConfigError, ModelError, TaskError, TooManyFailuresError
 from verigrad.tasks import EndlessTask, FiniteTask, Task
+from verigrad.tasks.base import check_is_problem
 from verigrad.types import Group, Problem, Prompt, Status
 
 SOME = 8
@@ -47,16 +48,20 @@ def check_problems(task: Task) -> None:
             _check_problem(task, index, task.problem(0, index))
 
 
-def _check_problem(task: Task, index: int, problem: object) -> None:
-    if not isinstance(problem, Problem):
-        raise TaskError(
-            f"task {task.name!r}: item {index} is a {type(problem).__name__}; expected a "
-            "verigrad.Problem"
-        )
+def _check_problem(task: Task, index: int, problem: Problem) -> None:
+    check_is_problem(task.name, index, problem)
     if not _is_prompt(problem.prompt):
         raise TaskError(
             f"task {task.name!r}: problem {problem.id!r} has the prompt {problem.prompt!r:.80};"
             ' expected text, or messages such as {"role": "user", "content": "What is 12 + 7?"}'
+        )
+
+    prompt = problem.prompt
+    texts = [prompt] if isinstance(prompt, str) else [turn["content"] for turn in prompt]
+    if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
+        raise TaskError(
+            f"task {task.name!r}: the prompt of problem {problem.id!r} holds half of a character "
+            "(a lone surrogate), which no model has a token for; repair the text"
         )
 
 

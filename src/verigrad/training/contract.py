@@ -202,7 +202,8 @@ def _plain(value: Any) -> Any:
 def _source(verifier: object) -> str | None:
     """The source of a function, or of an object's class; None for the library's, or unreadable."""
     code = verifier if inspect.isroutine(verifier) else type(verifier)
-    if code.__module__.partition(".")[0] == "verigrad":
+    # Code that was made by exec may be of no module.
+    if (code.__module__ or "").partition(".")[0] == "verigrad":
         return None
     try:
         return inspect.getsource(code)

@@ -80,10 +80,11 @@ def check_epochs(config: Config, parts: Split) -> None:
     if chosen.epochs is None or drawn <= chosen.epochs * problems:
         return
     allowed = chosen.epochs * problems // config.sampling.problems
+    mend = f"set run.steps to at most {allowed}" if allowed else "lower sampling.problems"
     raise ConfigError(
         f"task.epochs is {chosen.epochs}, but {config.run.steps} steps of "
         f"{config.sampling.problems} problems draw each of the {problems} training problems about "
-        f"{drawn / problems:.1f} times; set run.steps to at most {allowed}, or raise task.epochs"
+        f"{drawn / problems:.1f} times; {mend}, or raise task.epochs"
     )
 
 
