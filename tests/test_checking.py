@@ -239,21 +239,34 @@ def test_false_accepts_and_false_refusals_are_shown_with_their_rows(tmp_path: Pa
         ('{"completion": "a"}', ":2: holds completion; expected the keys completion, "),
         ('{"completion": 3, "reference": 3, "reward": 1}', ":2: completion is 3; expected text"),
         ('{"completion": "3", "reference": 3, "reward": "1"}', ":2: reward is '1'; expected a "),
-        ('{"completion": "3", "reference": 3, "reward": NaN}', ":2: reward is nan; expected a "),
+        ('{"completion": "3", "reference": 3, "reward": NaN}', ":2: is not JSON: holds NaN, whi"),
+        ('{"completion": "3", "reference": 3, "reward": 1, "reward": 0}', ":2: is not JSON: has t"),
+        ("[" * 2000, ":2: is not JSON: is nested too deeply"),
+        ('{"completion": "caf\xe9"}', ": line 2, character 20 is not UTF-8 text (byte 0xe9)"),
     ],
 )
 def test_a_bad_example_names_its_line(line: str, complaint: str, tmp_path: Path) -> None:
     file = tmp_path / "examples.jsonl"
-    file.write_text(f'{{"completion": "3", "reference": 3, "reward": 1}}\n{line}\n')
+    text = f'{{"completion": "3", "reference": 3, "reward": 1}}\n{line}\n'
+    file.write_text(text, encoding="latin-1")
     with pytest.raises(UserError, match=re.escape(f"{file}{complaint}")):
         read_examples(file)
+
+
+def test_a_line_of_examples_ends_where_a_line_of_a_file_does(tmp_path: Path) -> None:
+    file = tmp_path / "examples.jsonl"
+    line = '{"completion": "one\u2028two\x85", "reference": 0.5, "reward": 1}'
+    file.write_text(f"\ufeff{line}\r\n", encoding="utf-8")
+    (example,) = read_examples(file)
+    assert (example.row, example.completion) == (1, "one\u2028two\x85")
+    assert (example.reference, type(example.reference)) == (0.5, float)
 
 
 def test_a_file_without_examples_and_a_missing_one_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(UserError, match="there is no example in it"):
         read_examples(tmp_path / "empty.jsonl")
-    with pytest.raises(UserError, match="the examples cannot be read"):
+    with pytest.raises(UserError, match=r"missing\.jsonl: cannot be read"):
         read_examples(tmp_path / "missing.jsonl")
 
 

@@ -145,7 +145,7 @@ def test_examples_for_a_mixture_go_to_the_part_that_they_name(here, capsys):
         (["toy", "--problems", "0"], "verify: --problems is 0; it must be 1 or more"),
         (["toy", "--allow", "nan"], "verify: --allow is nan; it must be a reward of at least 0"),
         (["toy", "--allow=-1"], "verify: --allow is -1; it must be a reward of at least 0"),
-        (["toy", "--examples", "no.jsonl"], "no.jsonl: the examples cannot be read: "),
+        (["toy", "--examples", "no.jsonl"], "no.jsonl: cannot be read (No such file"),
         (
             ["toy", "--verifier.name", "nmber"],
             'command line: verifier.name is "nmber"; did you mean "number"? it must be exact, ',

@@ -1,6 +1,5 @@
 """Completions whose reward a person has decided, in a JSONL file."""
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from verigrad.errors import UserError
+from verigrad.tasks.data.json_text import BadJsonError, parse_json, plain
+from verigrad.tasks.data.lines import lines_of, text_of
 
 KEYS = ("completion", "reference", "reward")
 
@@ -38,12 +39,10 @@ def read_examples(file: Path) -> list[Example]:
     Raises:
         UserError: the file cannot be read, or a line is not as described; names the line.
     """
-    try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{file}: the examples cannot be read: {error}") from error
     examples = [
-        _example(line, row, file) for row, line in enumerate(lines, start=1) if line.strip()
+        _example(text_of(line.content, line.number, str(file)), line.number, file)
+        for line in lines_of(file, str(file))
+        if line.content.strip()
     ]
     if not examples:
         raise UserError(f"{file}: there is no example in it; expected one JSON object a line")
@@ -77,9 +76,9 @@ def examples_of(name: str, names: Sequence[str], examples: Sequence[Example]) ->
 
 def _example(line: str, row: int, file: Path) -> Example:
     try:
-        content = json.loads(line)
-    except ValueError as error:
-        raise UserError(f"{file}:{row}: is not JSON: {error}") from error
+        content = plain(parse_json(line.strip()))
+    except BadJsonError as error:
+        raise UserError(f"{file}:{row}: is not JSON: {error.reason}") from error
     if not isinstance(content, dict) or content.keys() != set(KEYS):
         found = ", ".join(content) if isinstance(content, dict) else type(content).__name__
         raise UserError(f"{file}:{row}: holds {found}; expected the keys {', '.join(KEYS)}")

@@ -11,7 +11,8 @@ ROWS = Path(__file__).with_name("problems.jsonl")
 
 def problems() -> list[Problem]:
     """One problem per row: its id, what the model sees, and what only the verifier sees."""
-    rows = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
+    with ROWS.open(encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file if line.strip()]
     return [
         Problem(
             id=f"sums/{number}",

@@ -9,7 +9,7 @@ from verigrad.config import DataConfig
 from verigrad.config.checks import shown
 from verigrad.errors import ConfigError
 from verigrad.tasks.data.cells import Cells, Template
-from verigrad.tasks.data.json_text import BadJsonError, Written, parse_json
+from verigrad.tasks.data.json_text import BadJsonError, Written, parse_json, plain
 from verigrad.tasks.data.rows import Row, said
 from verigrad.tasks.splitting import normalised
 from verigrad.types import Message
@@ -75,7 +75,7 @@ class Reader:
             is_chat=is_chat,
             reference=reference,
             content=normalised(words),
-            metadata={k: _plain(value) for k, value in cells.row.items() if k not in used},
+            metadata={k: plain(value) for k, value in cells.row.items() if k not in used},
         )
 
     def solved(self, row: Row, place: str) -> tuple[Message, ...]:
@@ -164,7 +164,7 @@ class Reader:
                         f"holds the number {number.text}, of which a float keeps only "
                         f"{float(number)!r}; write it in quotes, as text",
                     )
-            return _plain(value)
+            return plain(value)
         if isinstance(value, bool):
             return value
         text = cells.text(column, "data.answer")
@@ -189,12 +189,3 @@ def _numbers(value: Any) -> Iterable[Written]:
     elif isinstance(value, list | dict):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _numbers(part)
-
-
-def _plain(value: Any) -> Any:
-    """The same, with floats that are only floats."""
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    return float(value) if isinstance(value, Written) else value

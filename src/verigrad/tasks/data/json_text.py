@@ -66,6 +66,15 @@ def parse_json(text: str) -> Any:
     return value
 
 
+def plain(value: Any) -> Any:
+    """The same, with floats that are only floats."""
+    if isinstance(value, dict):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [plain(part) for part in value]
+    return float(value) if isinstance(value, Written) else value
+
+
 def _is_deep(value: Any) -> bool:
     """Whether it holds more levels of lists and tables than are read."""
     level = [value]
