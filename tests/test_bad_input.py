@@ -330,3 +330,12 @@ def test_a_group_too_small_for_the_best_of_k_is_refused_before_a_model_is_loaded
 ) -> None:
     line = complaint(command, TOY, "--algorithm", "pkpo", "--sampling.completions", "3")
     assert line.startswith("sampling.completions is 3, but algorithm.pass_k asks for the best of 4")
+
+
+@pytest.mark.parametrize("key", ["verifier", "answer", "shots"])
+def test_a_key_for_data_beside_a_task_that_is_none_is_named(key, complaint):
+    line = complaint("plan", "run.toml", f"--data.{key}", "1" if key == "shots" else "exact")
+    assert line.startswith(f"data.{key} is set, but the task '")
+    assert line.endswith(
+        "leave [data] out (verifier.name puts a verifier in the place of a task's)"
+    )

@@ -38,6 +38,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"advantage": "maxrl", "overlong_share": 0.2}, r'set overlong_share to "off"'),
     ({"loss": "ppo_clip", "clip_high": 0.5, "delta": 1.4}, r"must be above 1 \+ clip_high = 1\.5"),
     ({"dual_clip": 3.0}, "dual_clip and delta are parts of loss 'ppo_clip', not of 'reinforce'"),
+    (
+        {"correction": "token_masked", "correction_low": 3.0},
+        "correction_low is 3 and correction_high 2, so that every ratio would be masked",
+    ),
+    (
+        {"correction": "geometric_masked", "correction_low": 0.9, "correction_high": 0.8},
+        r"correction_low is 0\.9 and correction_high 0\.8, so that every ratio would be masked",
+    ),
     ({"delta": 3.0}, "dual_clip and delta are parts of loss 'ppo_clip', not of 'reinforce'"),
 ]
 """What is put into the preset rloo, and what is said."""
@@ -82,6 +90,31 @@ NOTED: list[tuple[dict[str, Any], str]] = [
 def test_a_doubtful_combination_is_allowed_and_noted(parts: dict[str, Any], said: str) -> None:
     (note,) = make_algorithm("rloo", **parts).notes
     assert said in note
+
+
+@pytest.mark.parametrize(
+    ("parts", "idle"),
+    [
+        ({"clip_low": 0.1, "clip_high": 0.2}, "clip_low, clip_high"),
+        ({"pass_k": 2}, "pass_k"),
+        ({"advantage_eps": 0.1}, "advantage_eps"),
+        ({"kl_reset_every": 5, "reference": "start"}, "kl_reset_every, reference"),
+        ({"correction_cap": 2.0}, "correction_cap"),
+        ({"correction": "token_masked", "correction_cap": 2.0}, "correction_cap"),
+        ({"entropy_coefficient": 0.1, "entropy_step": 0.1}, "entropy_step"),
+    ],
+)
+def test_a_key_that_no_part_uses_is_noted(parts: dict[str, Any], idle: str) -> None:
+    notes = make_algorithm("rloo", **parts).notes
+    assert notes == (f"no part of this algorithm uses {idle}",)
+
+
+def test_keys_that_the_parts_use_are_not_noted() -> None:
+    bounds = {"clip_low": 0.1, "clip_high": 0.2, "advantage_eps": 1e-4}
+    correction = {"correction": "token_masked", "correction_low": 0.9, "correction_high": 1.1}
+    kl = {"kl": "ratio_k3", "kl_beta": 0.1, "kl_reset_every": 5, "reference": "start"}
+    entropy = {"entropy_target": 1.0, "entropy_step": 0.1}
+    assert make_algorithm("grpo", **bounds, **correction, **kl, **entropy).notes == ()
 
 
 def test_off_turns_a_part_of_a_preset_off() -> None:

@@ -1,8 +1,9 @@
 """From a configuration to an algorithm: names to functions, with their numbers bound."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import torch
@@ -66,8 +67,25 @@ def algorithm_from(config: AlgorithmConfig, *, max_new_tokens: int) -> Algorithm
         max_staleness=recipe.max_staleness,
         # One completion alone has nothing to be compared with, whatever k is.
         smallest_group=max(2, recipe.pass_k or 1) if recipe.advantage in PASS_AT_K else 1,
-        notes=notes_on(recipe),
+        notes=(*notes_on(recipe), *_idle(recipe, changes)),
     )
+
+
+def _idle(recipe: Recipe, changes: Mapping[str, Any]) -> list[str]:
+    """A note on the changes that no part of the algorithm asks for."""
+    correction = CORRECTION_NUMBERS[recipe.correction] if recipe.correction else ()
+    bounds = BOUNDS.get(recipe.loss, {})
+    asked = {
+        "advantage_eps": recipe.advantage in WITH_EPS,
+        "pass_k": recipe.advantage in PASS_AT_K,
+        "clip_low": "clip_low" in bounds,
+        "clip_high": "clip_high" in bounds,
+        "kl_reset_every": recipe.kl is not None,
+        "reference": recipe.kl is not None,
+        "entropy_step": recipe.entropy_target is not None,
+    } | {f"correction_{number}": number in correction for number in ("low", "high", "cap")}
+    idle = [key for key in changes if not asked.get(key, True) and changes[key] != "off"]
+    return [f"no part of this algorithm uses {', '.join(idle)}"] if idle else []
 
 
 def _or_none(value: Any) -> Any:
@@ -158,6 +176,9 @@ LOSSES: dict[str, LossFunction] = {
     "vespo": losses.vespo,
 }
 
+WITH_EPS = ("grpo", "batch_std", "passk_analytic", "gdpo", "sum_then_grpo")
+"""The advantages that ``advantage_eps`` is added in."""
+
 AGGREGATIONS: dict[str, Callable[[int], AggregationFunction]] = {
     "token_mean": lambda length: aggregation.token_mean,
     "seq_mean_token_mean": lambda length: aggregation.seq_mean_token_mean,
@@ -239,7 +260,15 @@ def _correction(recipe: Recipe) -> CorrectionFunction | None:
         for number in CORRECTION_NUMBERS[recipe.correction]
         if (value := getattr(recipe, f"correction_{number}")) is not None
     }
-    return partial(CORRECTIONS[recipe.correction], **numbers)
+    function = partial(CORRECTIONS[recipe.correction], **numbers)
+    known = signature(function).parameters
+    if "low" in known and known["low"].default > known["high"].default:
+        raise ConfigError(
+            f"algorithm: correction_low is {known['low'].default:g} and correction_high "
+            f"{known['high'].default:g}, so that every ratio would be masked and nothing train; "
+            "set the first below the second"
+        )
+    return function
 
 
 def _entropy(recipe: Recipe) -> EntropyBonus | None:

@@ -1,9 +1,11 @@
 """Tasks: named collections of problems, each with the verifier that scores them."""
 
+from dataclasses import fields
+
 from verigrad.config import Config, DataConfig, TaskConfig
 from verigrad.config.names import GIVEN_IN_PYTHON, is_data, parts_of
 from verigrad.config.schema import MIXTURE, REASONING_GYM
-from verigrad.errors import TaskError
+from verigrad.errors import ConfigError, TaskError
 from verigrad.tasks.base import (
     Drawn,
     EndlessTask,
@@ -57,8 +59,20 @@ def task_of(config: Config, given: Task | None = None) -> Task:
     Raises:
         UserError: the task or its data cannot be used, or there is no such verifier.
     """
+    _refuse_idle(config)
     task = load_task(config.task, config.data) if given is None else given
     return with_verifier(task, config.verifier)
+
+
+def _refuse_idle(config: Config) -> None:
+    """Refuse keys of [data] where no task is data: who set one believes that it does something."""
+    parts = [parts_of(part)[1] for part in config.task.mixture]
+    keys = [key.name for key in fields(DataConfig) if getattr(config.data, key.name) != key.default]
+    if keys and not any(map(is_data, (config.task.name, *parts))):
+        raise ConfigError(
+            f"data.{keys[0]} is set, but the task {config.task.name!r} is no data, so that nothing "
+            "reads it; leave [data] out (verifier.name puts a verifier in the place of a task's)"
+        )
 
 
 def load_task(config: TaskConfig, data: DataConfig | None = None) -> Task:
