@@ -199,3 +199,15 @@ def test_several_columns_are_a_list_or_separated_by_commas(write):
 def test_a_list_of_something_else_is_refused(write):
     text = refusal(write(SMALLEST + "[data]\njson_columns = [1]"))
     assert text == "run.toml: data.json_columns is an array; it must be a list of texts in quotes"
+
+
+@pytest.mark.parametrize("name", ["words.jsonl.gz", "data/words.txt", "words.py"])
+def test_a_file_of_another_kind_is_no_task_and_no_hub_id(name, write):
+    path = write(f'task = "{name}"\nmodel = "tabular"')
+    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).touch()
+    assert refusal(path) == (
+        f'{path}: task.name is "{name}", a file of another kind than is read; data ends in .jsonl, '
+        ".json, .csv, .tsv, .parquet, so unpack it or convert it, and a task of your own is "
+        "file.py:name"
+    )

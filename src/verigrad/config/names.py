@@ -54,6 +54,12 @@ def task(name: str, base: Path) -> str:
         if not os.path.isfile(path):
             raise ConfigError(f"is {shown(name)}, but there is no file {path}")
         return path
+    if os.path.isfile(path):
+        raise ConfigError(
+            f"is {shown(name)}, a file of another kind than is read; data ends in "
+            f"{', '.join(DATA_SUFFIXES)}, so unpack it or convert it, and a task of your own is "
+            "file.py:name"
+        )
     if re.fullmatch(HUB_ID, name) and not name.startswith(FOLDER_PREFIXES):
         return name
     return _in_a_file(name, base, (*TASKS, MIXTURE), TASK_NAMES)
