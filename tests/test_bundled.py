@@ -2,9 +2,11 @@
 
 import importlib.metadata
 import importlib.util
+import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -126,6 +128,16 @@ def test_a_conversion_that_is_interrupted_leaves_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         cache.publish(write, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_conversion_left_is_removed_a_day_later(tmp_path):
+    for name, age in {"old": 25, "new": 23}.items():
+        left = tmp_path / f".unfinished-{name}"
+        left.mkdir()
+        (left / "weights").touch()
+        os.utime(left, (time.time() - age * 3600,) * 2)
+    cache.publish(lambda folder: folder.mkdir(), tmp_path / "model")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".unfinished-new", "model"]
 
 
 def test_two_conversions_at_once_both_end_well(tmp_path):

@@ -1,11 +1,21 @@
 """The user's cache: what is made once and kept, such as a converted model or an index of a file."""
 
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from verigrad.errors import UserError
+
+
+UNFINISHED = ".unfinished-"
+"""Begins the names of folders that are being filled."""
+
+LONGEST_SECONDS = 24 * 3600.0
+"""Nothing takes longer to be made; what is older was left by a process that was killed."""
 
 
 def cache_folder() -> Path:
@@ -40,7 +50,8 @@ def publish(write: Callable[[Path], None], target: Path) -> None:
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=target.parent) as scratch:
+        _sweep(target.parent)
+        with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=target.parent) as scratch:
             folder = Path(scratch) / target.name
             write(folder)
             _flush(folder)
@@ -49,6 +60,14 @@ def publish(write: Callable[[Path], None], target: Path) -> None:
         raise UserError(
             f"cannot write {target}: {error}; VERIGRAD_CACHE names another folder for what is kept"
         ) from error
+
+
+def _sweep(parent: Path) -> None:
+    """Remove what processes that were killed have left unfinished, once it is surely theirs."""
+    for left in parent.glob(f"{UNFINISHED}*"):
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > LONGEST_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _flush(folder: Path) -> None:
