@@ -10,7 +10,6 @@ from pathlib import Path
 
 from verigrad.errors import UserError
 
-
 UNFINISHED = ".unfinished-"
 """Begins the names of folders that are being filled."""
 
