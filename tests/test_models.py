@@ -174,6 +174,32 @@ def test_a_configuration_with_a_value_of_another_type_is_refused(folder):
     assert f"model {folder} cannot be loaded" in refusal(folder)
 
 
+def test_a_configuration_that_cannot_be_computed_with_is_refused(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_attention_heads": 0}))
+    assert f"model {folder} cannot be loaded: ZeroDivisionError" in refusal(folder)
+
+
+def test_a_configuration_of_the_tokenizer_that_is_no_table_is_refused(folder):
+    (folder / "tokenizer_config.json").write_text("[]")
+    assert f"model {folder} cannot be loaded: AttributeError" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("template", "error"),
+    [
+        ("{% for i in range(10**9) %}{% endfor %}", "OverflowError: Range too big"),
+        ("{{ 1 // 0 }}", "ZeroDivisionError: "),
+        ("{{ messages[0]['content'] + 1 }}", "TypeError: "),
+    ],
+)
+def test_a_chat_template_that_fails_is_named_with_its_error(template, error, folder):
+    (folder / "chat_template.jinja").write_text(template)
+    tokenizer = load_model(str(folder), device="cpu").tokenizer
+    with pytest.raises(ModelError, match=f"refuses a prompt of roles user: {error}"):
+        render(tokenizer, "Say 3.")
+
+
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_a_folder_without_a_tokenizer_is_refused(folder, kind):
     (folder / "tokenizer.json").unlink()

@@ -170,11 +170,13 @@ def render(
 def _apply_template(tokenizer: "PreTrainedTokenizerBase", turns: list[Message]) -> list[int]:
     from jinja2 import TemplateError
 
+    # A template is a program, which fails as programs do.
+    faults = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RuntimeError)
     try:
         ids: list[int] = tokenizer.apply_chat_template(
             turns, add_generation_prompt=True, tokenize=True, return_dict=False
         )
-    except (TemplateError, ValueError) as error:
+    except (TemplateError, *faults) as error:
         roles = ", ".join(turn["role"] for turn in turns)
         raise ModelError(
             f"the chat template of {tokenizer.name_or_path} refuses a prompt of roles {roles}: "
