@@ -120,8 +120,8 @@ def test_what_is_no_prompt_answer_or_id_becomes_metadata() -> None:
 
 def test_what_is_nested_a_hundred_deep_is_read() -> None:
     deep = "[" * 99 + "1" + "]" * 99
-    task = load("t.jsonl", f'{{"prompt": "q", "answer": {deep}}}', verifier="json")
-    assert task[0].reference == json.loads(deep)
+    task = load("t.jsonl", f'{{"prompt": "q", "answer": "a", "deep": {deep}}}')
+    assert task[0].metadata == {"deep": json.loads(deep)}
 
 
 def test_a_file_may_have_the_longest_name_there_is() -> None:
