@@ -88,7 +88,9 @@ processes.set_forkserver_preload(
 
 
 def load_benchmark(name: str) -> ModuleType:
-    """A script of ``benchmarks`` as a module."""
+    """A script of ``benchmarks`` as a module, which finds the others there as when it is run."""
+    if str(REPOSITORY / "benchmarks") not in sys.path:
+        sys.path.append(str(REPOSITORY / "benchmarks"))
     spec = importlib.util.spec_from_file_location(name, REPOSITORY / "benchmarks" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
