@@ -241,11 +241,39 @@ def test_a_reward_function_of_trl_is_adapted_without_a_change(tmp_path: Path) ->
         ("check = 3", ":check is a int; a verifier is a function"),
         ("class check: ...", ":check is a type; a verifier is a function"),
         ("import nowhere", "fails to run: ModuleNotFoundError"),
+        ("def check(text): ...", ":check(text) cannot be called with a completion and a reference"),
+        ("def check(a, b, c): ...", ":check(a, b, c) cannot be called with a completion and a"),
     ],
 )
 def test_a_name_that_is_no_verifier_is_refused(code: str, complaint: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=re.escape(complaint)):
         verifier_named(f"{written(tmp_path, code)}:check")
+
+
+def takes_text_only(text: str) -> float:
+    return float(len(text))
+
+
+def written_for_trl(prompts: list[str], completions: list[str], **columns: Any) -> list[float]:
+    return [1.0 for _ in completions]
+
+
+@pytest.mark.parametrize(
+    ("function", "complaint"),
+    [
+        (takes_text_only, "takes_text_only(text: str) -> float cannot be called with a completion"),
+        (written_for_trl, "give TrlReward(function=written_for_trl) of verigrad.verifiers"),
+    ],
+)
+def test_a_function_with_other_arguments_is_refused_alone_and_as_a_part(
+    function: Any, complaint: str
+) -> None:
+    for verifier in (function, weighted({"right": (1.0, Exact()), "own": (0.1, function)})):
+        with (
+            pytest.raises(ConfigError, match=re.escape(complaint)),
+            opened(verifier, VerifierConfig(workers=0)),
+        ):
+            pass
 
 
 def test_functions_of_a_users_file_travel_at_any_depth(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from verigrad.tasks.base import DividedTask, FiniteTask, Task
 from verigrad.tasks.user import NoVerifier
 from verigrad.types import Problem
 from verigrad.verifiers import TrlReward, Verifier
+from verigrad.verifiers.adapter import reference_for
 from verigrad.verifiers.named import verifier_named
 from verigrad.verifiers.solutions import solution_of
 
@@ -38,9 +39,7 @@ class _Verified:
 
     def _with_columns(self, problem: Problem) -> Problem:
         """With the columns that a TRL reward function is called with, if the verifier is one."""
-        if not isinstance(self.verifier, TrlReward):
-            return problem
-        return replace(problem, reference=columns_of(problem, self.verifier.column))
+        return replace(problem, reference=reference_for(self.verifier, problem))
 
 
 class VerifiedTask(_Verified):
@@ -85,22 +84,13 @@ def with_verifier(task: Task, config: VerifierConfig) -> Task:
     first = task[0] if isinstance(task, FiniteTask) else task.problem(0, 0)  # type: ignore[attr-defined]
     verifier = verifier_named(config.name)
     if isinstance(verifier, TrlReward):
-        verifier = replace(verifier, conversational=not isinstance(first.prompt, str))
+        from verigrad.tasks.data import DataTask
+
+        if isinstance(task, DataTask):
+            return task.checked_by(verifier)
+        verifier = verifier.fitted(first)
     elif is_dataclass(task) and any(f.name == "verifier" and f.init for f in fields(task)):
         # Still the same kind of task, with everything else that it can do.
         return replace(task, verifier=verifier)  # type: ignore[type-var, return-value, unused-ignore]
     kind = VerifiedTask if isinstance(task, FiniteTask) else VerifiedEndlessTask
     return kind(task, verifier)
-
-
-def columns_of(problem: Problem, column: str) -> dict[str, Any]:
-    """What a data set for TRL would hold of a problem: its prompt, its reference, its metadata.
-
-    Args:
-        problem: any.
-        column: the name of the column for a reference that is not a table of columns itself.
-    """
-    reference = problem.reference
-    columns = reference if isinstance(reference, dict) else {column: reference}
-    prompt = problem.prompt if isinstance(problem.prompt, str) else list(problem.prompt)
-    return {**problem.metadata, **columns, "prompt": prompt}

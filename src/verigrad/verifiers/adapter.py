@@ -2,10 +2,11 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from verigrad.errors import ConfigError, VerigradError
+from verigrad.types import Problem
 from verigrad.verifiers.solutions import as_text
 
 RewardFunction = Callable[..., Any]
@@ -35,6 +36,9 @@ class TrlReward:
     conversational: bool = False
     """Completions are lists of one chat message, as TRL gives them for chat prompts."""
 
+    parameters: tuple[str, ...] = ()
+    """The function's parameters that TRL fills from columns of its data, where they are known."""
+
     def __post_init__(self) -> None:
         """Refuse what cannot be called."""
         if not callable(self.function):
@@ -60,6 +64,30 @@ class TrlReward:
             answer = asyncio.run(_awaited(answer))
         return self._only(answer)
 
+    def fitted(self, problem: Problem, column: str = "answer") -> "TrlReward":
+        """The same for problems like this one.
+
+        A reference that is no table goes to the column it has in the data; where the function has
+        no parameter of that name, to the first parameter that no other column fills.
+
+        Args:
+            problem: one of the task's.
+            column: the name of the reference's column in the data.
+        """
+        free = [name for name in self.parameters if name not in problem.metadata]
+        return replace(
+            self,
+            column=column if column in self.parameters or not free else free[0],
+            conversational=not isinstance(problem.prompt, str),
+        )
+
+    def columns(self, problem: Problem) -> dict[str, Any]:
+        """What a data set for TRL would hold of a problem: its prompt, reference and metadata."""
+        reference = problem.reference
+        columns = reference if isinstance(reference, Mapping) else {self.column: reference}
+        prompt = problem.prompt if isinstance(problem.prompt, str) else list(problem.prompt)
+        return {**problem.metadata, **columns, "prompt": prompt}
+
     def solution(self, reference: Any) -> str | None:
         """The column that holds the answer, as text; None where it holds none."""
         columns = reference if isinstance(reference, Mapping) else {self.column: reference}
@@ -79,6 +107,11 @@ class TrlReward:
                 "expected one for each"
             )
         return None if rewards[0] is None else float(rewards[0])
+
+
+def reference_for(verifier: object, problem: Problem) -> Any:
+    """What a verifier gets as the reference of a problem: for a TRL function all its columns."""
+    return verifier.columns(problem) if isinstance(verifier, TrlReward) else problem.reference
 
 
 async def _awaited(answer: Awaitable[Any]) -> Any:

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol, TypeVar
 
+from verigrad.errors import ConfigError
 from verigrad.types import FailureKind, Status, Verdict
 
 
@@ -41,6 +42,34 @@ def is_bounded(verifier: object) -> bool:
     process of its own: nothing that a model writes makes it hang, crash or take memory.
     """
     return getattr(verifier, "is_bounded", False) is True
+
+
+def refuse_other_arguments(function: Any, name: str) -> None:
+    """See that a function can be called as a verifier is, before anything is spent on it.
+
+    Args:
+        function: the verifier; one in C that does not say what it takes is believed.
+        name: what messages call it.
+
+    Raises:
+        ConfigError: it takes other arguments than a completion and a reference.
+    """
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return
+    if "completions" in signature.parameters:
+        raise ConfigError(
+            f"the verifier {name}{signature} takes completions, as a reward function for TRL does; "
+            f"give TrlReward(function={name}) of verigrad.verifiers in its place"
+        )
+    try:
+        signature.bind("", None)
+    except TypeError as error:
+        raise ConfigError(
+            f"the verifier {name}{signature} cannot be called with a completion and a reference "
+            f"({error}); those two are what a verifier is given"
+        ) from None
 
 
 def verify(verifier: Verifier, completion: str, reference: Any) -> Verdict:

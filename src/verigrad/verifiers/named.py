@@ -8,7 +8,7 @@ from verigrad.errors import ConfigError
 from verigrad.userfile import load_from_file
 from verigrad.verifiers import VERIFIERS
 from verigrad.verifiers.adapter import TrlReward
-from verigrad.verifiers.boundary import Verifier
+from verigrad.verifiers.boundary import Verifier, refuse_other_arguments
 
 TRL_ARGUMENTS = {
     "prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric",
@@ -45,14 +45,14 @@ def verifier_named(name: str) -> Verifier:
     """The verifier that a configuration names.
 
     A function of a file with a parameter ``completions`` is a reward function as TRL calls it, and
-    is adapted. Its first parameter that TRL does not fill by itself is the column that a reference
-    goes to, unless the reference is a table with columns.
+    is adapted; ``TrlReward.fitted`` says which of its parameters a reference goes to.
 
     Args:
         name: one of VERIFIERS, or ``file.py:name``.
 
     Raises:
-        ConfigError: the file fails to run, has no such name, or what it has cannot be called.
+        ConfigError: the file fails to run, has no such name, or what it has cannot be called, or
+            not with a completion and a reference.
     """
     if name in VERIFIERS:
         return VERIFIERS[name]
@@ -61,10 +61,13 @@ def verifier_named(name: str) -> Verifier:
         return verifier
     parameters = _parameters(verifier.function)
     if "completions" not in parameters:
+        refuse_other_arguments(verifier.function, name)
         return verifier
-    columns = [parameter for parameter in parameters if parameter not in TRL_ARGUMENTS]
+    columns = tuple(parameter for parameter in parameters if parameter not in TRL_ARGUMENTS)
     # None, which such a function may return, is a failed verdict where it stands alone.
-    adapted: Any = TrlReward(function=verifier, column=next(iter(columns), "answer"))
+    adapted: Any = TrlReward(
+        function=verifier, column=next(iter(columns), "answer"), parameters=columns
+    )
     return adapted  # type: ignore[no-any-return]
 
 
@@ -80,10 +83,12 @@ def _from_file(name: str) -> Verifier:
 
 
 def _parameters(function: Any) -> list[str]:
-    """The names of a function's parameters, without those that gather the rest."""
+    """The names of a function's parameters, without those that gather the rest; none if in C."""
     gathering = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return []
     return [
-        name
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind not in gathering
+        name for name, parameter in signature.parameters.items() if parameter.kind not in gathering
     ]

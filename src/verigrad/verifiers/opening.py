@@ -10,7 +10,7 @@ from verigrad.config import VerifierConfig
 from verigrad.errors import UserError
 from verigrad.machine import cores
 from verigrad.verifiers.adapter import TrlReward
-from verigrad.verifiers.boundary import Verifier, is_bounded
+from verigrad.verifiers.boundary import Verifier, is_bounded, refuse_other_arguments
 from verigrad.verifiers.code import CodeVerifier
 from verigrad.verifiers.limits import Limits
 from verigrad.verifiers.mixed import PartVerifier
@@ -46,9 +46,12 @@ def opened(verifier: Verifier, config: VerifierConfig) -> Iterator[Opened]:
         config: how many workers, their limits, and the weakest sandbox that is allowed.
 
     Raises:
-        UserError: it cannot be sent to a worker process, not be loaded there, or runs programs in
-            less than the configured sandbox; why.
+        UserError: it takes other arguments than a completion and a reference, cannot be sent to a
+            worker process, not be loaded there, or runs programs in less than the configured
+            sandbox; why.
     """
+    for each in _functions(verifier):
+        refuse_other_arguments(each, name_of(each))
     verifier, sandboxes = _confined(verifier, config.sandbox)
     workers, why = _placed(verifier, config.workers)
     reasons = {"verifier": why}
@@ -68,6 +71,19 @@ def opened(verifier: Verifier, config: VerifierConfig) -> Iterator[Opened]:
     )
     with VerifierPool(verifier, workers=workers, limits=limits) as pool:
         yield Opened(runner=pool, reasons=reasons, sandbox=sandbox)
+
+
+def _functions(verifier: Any) -> Iterator[Any]:
+    """What is called with a completion and a reference in the end: each part of a sum."""
+    parts: list[Any] = []
+    if isinstance(verifier, PartVerifier):
+        parts = list(verifier.verifiers.values())
+    elif isinstance(verifier, Weighted):
+        parts = [part for _, part in verifier.parts.values()]
+    if not parts:
+        yield verifier
+    for part in parts:
+        yield from _functions(part)
 
 
 def _placed(verifier: Verifier, asked: int | str) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from verigrad.tasks.data.cells import Cells, Template
 from verigrad.tasks.data.json_text import BadJsonError, Written, parse_json, plain
 from verigrad.tasks.data.rows import Row, said
 from verigrad.tasks.splitting import normalised
-from verigrad.types import Message
+from verigrad.types import Message, Problem
 
 ROLES = ("system", "user", "assistant")
 
@@ -34,6 +34,22 @@ class Item:
 
     metadata: Mapping[str, Any]
 
+    def problem(self, name: str, before: tuple[Message, ...] = ()) -> Problem:
+        """The problem that the row is.
+
+        Args:
+            name: its id.
+            before: the turns that stand before every prompt.
+        """
+        as_chat = bool(before) or self.is_chat
+        return Problem(
+            id=name,
+            prompt=(*before, *self.turns) if as_chat else self.turns[0]["content"],
+            reference=self.reference,
+            content=self.content,
+            metadata=self.metadata,
+        )
+
 
 class Reader:
     """Makes items of rows, as a configuration says."""
@@ -49,6 +65,11 @@ class Reader:
         self.shot = (
             Template.of(config.shot_answer, "data.shot_answer") if config.shot_answer else None
         )
+
+    @property
+    def column(self) -> str:
+        """What the reference's column is called; "answer" where there are several."""
+        return self.answers[0] if len(self.answers) == 1 else "answer"
 
     @property
     def columns(self) -> list[str]:

@@ -15,7 +15,8 @@ from verigrad.tasks.data.columns import Item, Reader
 from verigrad.tasks.data.lines import Line
 from verigrad.tasks.data.rows import RowFile
 from verigrad.types import Status
-from verigrad.verifiers import Verifier, verify
+from verigrad.verifiers import TrlReward, Verifier, verify
+from verigrad.verifiers.adapter import reference_for
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +48,7 @@ def write_index(path: Path, file: RowFile, reader: Reader, verifier: Verifier) -
             item = reader.item(row, place)
             _check_kinds(item, reader.answers, place, kinds)
             if number < CHECKED:
-                _check_reference(item, reader.answers, place, verifier)
+                _check_reference(item, reader, place, verifier)
             content = stable_hash(Purpose.HELD_OUT, item.content)
             out.write(
                 ENTRY.pack(
@@ -139,11 +140,14 @@ def _kind(value: object) -> str:
     return "text or a number"
 
 
-def _check_reference(item: Item, columns: tuple[str, ...], place: str, verifier: Verifier) -> None:
+def _check_reference(item: Item, reader: Reader, place: str, verifier: Verifier) -> None:
     """Show a reference to the verifier, with an empty completion: it must not fail."""
-    verdict = verify(verifier, "", item.reference)
+    problem = item.problem(item.id)
+    if isinstance(verifier, TrlReward):
+        verifier = verifier.fitted(problem, reader.column)
+    verdict = verify(verifier, "", reference_for(verifier, problem))
     if verdict.status is Status.FAILED:
+        columns = ", ".join(map(shown, reader.answers))
         raise TaskError(
-            f"{place}, column {', '.join(map(shown, columns))}: data.verifier cannot use this "
-            f"reference: {verdict.detail}"
+            f"{place}, column {columns}: data.verifier cannot use this reference: {verdict.detail}"
         )

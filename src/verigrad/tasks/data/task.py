@@ -28,7 +28,8 @@ from verigrad.tasks.data.index import (
 from verigrad.tasks.data.lines import BOM
 from verigrad.tasks.data.rows import JsonArray, JsonLines, Row, RowFile, Table
 from verigrad.types import Message, Problem
-from verigrad.verifiers import Verifier
+from verigrad.verifiers import TrlReward, Verifier
+from verigrad.verifiers.adapter import reference_for
 from verigrad.verifiers.named import verifier_named
 from verigrad.verifiers.solutions import solution_of
 
@@ -82,15 +83,14 @@ class DataTask:
                 f"{place}: has a system message of its own, but data.system or data.shots stand "
                 "before every prompt; leave them out, or take it out of the data"
             )
-        return Problem(
-            id=settled_id(item, entry),
-            prompt=(*self.before, *item.turns)
-            if self.before or item.is_chat
-            else item.turns[0]["content"],
-            reference=item.reference,
-            content=item.content,
-            metadata=item.metadata,
-        )
+        problem = item.problem(settled_id(item, entry), self.before)
+        return replace(problem, reference=reference_for(self.verifier, problem))
+
+    def checked_by(self, verifier: Verifier) -> "DataTask":
+        """The same rows with a verifier, which is told of their columns where it asks for them."""
+        if isinstance(verifier, TrlReward):
+            verifier = verifier.fitted(self[0], self.reader.column)
+        return replace(self, verifier=verifier)
 
     def solution(self, problem: Problem) -> str | None:
         """The reference as its verifier writes it; a column called "answer" is only a column."""
@@ -178,7 +178,7 @@ def data_task(name: str, config: DataConfig) -> DataTask:
         publish(lambda folder: _prepare(folder, path, name, reader, verifier), entry)
     file = _open(entry, path, name)
     task = DataTask(path.stem, verifier, file, reader, open_index(entry / "index"), ())
-    return replace(task, before=_before(task))
+    return replace(task, before=_before(task)).checked_by(verifier)
 
 
 def _is_made(entry: Path, *, copies: bool) -> bool:
