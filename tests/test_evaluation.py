@@ -108,3 +108,17 @@ def test_a_person_reads_one_line():
         "accuracy 1.00 (95 % interval 0.21 to 1.00) on 1 problems; 1 verifications failed and are "
         "left out"
     )
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "interval"),
+    [
+        (["wrong", "wrong"], (0.0, 0.4899)),
+        (["right", "right"], (0.5101, 1.0)),
+        (["right", "wrong"], (0.15, 0.85)),
+    ],
+)
+def test_problems_that_do_not_differ_leave_an_interval_of_their_number(outcomes, interval):
+    found = summarise(judged(*[outcomes] * 4))
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx(interval, abs=1e-4)

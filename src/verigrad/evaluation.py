@@ -43,7 +43,8 @@ def summarise(groups: Sequence[Group]) -> Evaluation | None:
     """Sum up judged completions; None when not one was scored.
 
     With one completion per problem the interval is Wilson's; with several, problems are resampled,
-    because completions of one problem are not independent.
+    because completions of one problem are not independent. Where all problems have the same share,
+    resampling shows no spread, and Wilson's interval with a trial per problem stands in its place.
 
     Args:
         groups: one per problem.
@@ -54,8 +55,8 @@ def summarise(groups: Sequence[Group]) -> Evaluation | None:
     rows = [row for group in groups_scored for row in group.scored]
     shares = [sum(map(solved, group.scored)) / len(group.scored) for group in groups_scored]
     accuracy = sum(shares) / len(shares)
-    if len(rows) == len(shares):
-        low, high = wilson_interval(sum(map(solved, rows)), len(rows))
+    if len(rows) == len(shares) or len(set(shares)) == 1:
+        low, high = wilson_interval(sum(shares), len(shares))
     else:
         low, high = bootstrap_interval(shares)
     unsolved = [row for row in rows if not solved(row)]

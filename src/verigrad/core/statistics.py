@@ -8,11 +8,11 @@ import math
 import torch
 
 
-def wilson_interval(successes: int, trials: int, *, z: float = 1.96) -> tuple[float, float]:
+def wilson_interval(successes: float, trials: int, *, z: float = 1.96) -> tuple[float, float]:
     """Wilson's score interval for a share, 95 % at z = 1.96; stays within [0, 1].
 
     Args:
-        successes: at most ``trials``.
+        successes: from 0 to ``trials``; a fraction where a trial is a mean.
         trials: at least 1.
         z: quantile of the normal distribution.
     """
