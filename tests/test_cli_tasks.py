@@ -78,6 +78,7 @@ def test_what_init_writes_trains_as_it_is(model, tmp_path, capsys):
         "task.py",
     ]
     assert len(read_jsonl(tmp_path / "mine" / "problems.jsonl")) == 10
+    assert main(["verify", "mine/run.toml"]) == 0
     options = ["--model", model, "--run.steps", "2", "--run.threads", "1", "--run.folder", "run"]
     assert main(["train", "mine/run.toml", *options]) == 0
     last = read_jsonl(tmp_path / "run" / "metrics.jsonl")[-1]
@@ -93,7 +94,7 @@ def test_parts_of_a_reward_are_normalised_one_by_one_from_the_file_that_init_wri
     options = ["--model", model, "--run.steps", "2", "--run.threads", "1", "--run.folder", "run"]
     assert main(["train", "mine/run.toml", "--algorithm", "gdpo", *options]) == 0
     lines = read_jsonl(tmp_path / "run" / "metrics.jsonl")
-    assert "reward/part/short/deviation" in lines[-1]
+    assert "reward/part/bare/deviation" in lines[-1]
 
 
 def test_init_replaces_nothing(tmp_path, capsys):

@@ -11,6 +11,7 @@ import pytest
 from running import REPOSITORY, read_jsonl, write_tiny_run
 
 from verigrad.cli import EXIT_CODES, main
+from verigrad.verifiers import VERIFIERS
 from verigrad.verifiers.sandbox import SandboxUnavailableError
 
 PAGES = [
@@ -133,6 +134,12 @@ def test_every_block_of_the_pages_on_verifiers_holds(block, here):
 
 
 # What the pages say of the code
+
+
+def test_the_verifiers_of_the_page_are_those_that_exist():
+    page = (REPOSITORY / "docs" / "verifiers.md").read_text()
+    table = page.partition("| name | the reward is 1 when |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(VERIFIERS)
 
 
 def test_the_exit_codes_of_the_page_are_those_of_the_help():

@@ -28,7 +28,8 @@ def study(
 
     Args:
         algorithms: Presets, separated by commas.
-        completions: Completions per problem, K, separated by commas.
+        completions: Completions per problem, K, separated by commas; a preset that needs more is
+            left out.
         learning_rates: Learning rates of Adam, separated by commas.
         difficulties: What is added to the wrong answers' logits at the start, separated by commas.
         seeds: How many runs of each, seeds 0, 1, 2 and so on.

@@ -23,12 +23,13 @@ def problems() -> list[Problem]:
     ]
 
 
-def is_short(completion: str, reference: int) -> bool:
-    """Whether a completion is little more than a number; any function like this is a verifier."""
-    return 0 < len(completion.strip()) <= 10
+def is_bare(completion: str, reference: int) -> bool:
+    """Whether a completion is the right number alone; any function like this is a verifier."""
+    return completion.strip().rstrip(".") == str(reference)
 
 
-# The reward is 1 for the right number, and 0.1 for brevity; each part is logged by its name.
+# The reward is 1 for the right number, and 0.1 more for nothing beside it; each part is logged by
+# its name. Nothing is paid without the right number: `verigrad verify` sees to it.
 sums = ProblemTask(
-    "sums", problems(), weighted({"right": (1.0, last_number), "short": (0.1, is_short)})
+    "sums", problems(), weighted({"right": (1.0, last_number), "bare": (0.1, is_bare)})
 )

@@ -93,7 +93,9 @@ class Weighted:
             reward=sum(self.parts[name][0] * rewards[name] for name in counted),
             components=rewards,
             weights={name: float(self.parts[name][0]) for name in rewards},
-            detail="; ".join(f"{name}: {verdict.detail}" for name, verdict in verdicts.items()),
+            detail="; ".join(
+                f"{name}: {verdict.detail}" for name, verdict in verdicts.items() if verdict.detail
+            ),
         )
 
 
