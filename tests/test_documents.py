@@ -151,6 +151,22 @@ def test_the_exit_codes_of_the_page_are_those_of_the_help():
     assert sorted(listed) == sorted(told)
 
 
+def test_every_target_of_make_is_on_the_page_and_those_of_the_check_come_first():
+    page = (REPOSITORY / "CONTRIBUTING.md").read_text()
+    listed = re.findall(r"^\| `make (\w+)` \|", page, re.MULTILINE)
+    targets = re.findall(r"^(\w+):.*##", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    assert sorted([*listed, "help", "setup"]) == sorted(targets)
+    checked = (REPOSITORY / ".ci" / "run").read_text().rpartition("make ")[2].split()
+    assert listed[:5] == checked
+
+
+def test_git_ignores_the_environments_that_the_pages_make():
+    ignored = (REPOSITORY / ".gitignore").read_text().split()
+    made = {name for page in PAGES for name in re.findall(r"-m venv (\S+)", page.read_text())}
+    assert {f"{name}/" for name in made} == {".venv/", ".venv-exercise/"}
+    assert {f"{name}/" for name in made} <= set(ignored)
+
+
 def test_the_files_that_the_page_says_to_read_exist():
     page = (REPOSITORY / "README.md").read_text()
     tree = page.partition("    src/verigrad/\n")[2].partition("\n\n")[0]

@@ -1,5 +1,6 @@
 """The real model, really learning: minutes on two cores, so ``make slow`` and not ``make test``."""
 
+import runpy
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,19 @@ def test_a_resumed_run_of_the_real_model_is_the_same_run(tmp_path: Path) -> None
     run = started("run", 2)
     verigrad.resume(run, [("run.steps", "3")], quiet=True)
     assert_same_run(run, whole)
+
+
+@pytest.mark.slow
+def test_the_first_lines_of_python_that_people_see_teach_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (EXAMPLE.parents[1] / "README.md").read_text()
+    (tmp_path / "own.py").write_text(page.partition("```python\n")[2].partition("```")[0])
+    monkeypatch.chdir(tmp_path)
+    result = runpy.run_path("own.py")["result"]
+    lines = read_lines(result.folder / "metrics.jsonl")[1:]
+    assert all(line["groups/with_signal"] for line in lines)
+    assert result.after.accuracy > result.before.accuracy
 
 
 def answer_of_saved_model(folder: Path, question: str) -> str:
