@@ -347,11 +347,11 @@ def test_data_without_a_verifier_is_refused_with_those_that_exist() -> None:
         load_task(config.task, config.data)
 
 
-def test_a_system_message_in_a_row_beside_data_system_is_refused() -> None:
+@pytest.mark.parametrize("data", [{"system": "t"}, {"shots": 1}])
+def test_a_system_message_in_a_row_beside_data_system_is_refused(data: dict[str, Any]) -> None:
     turns = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
-    task = load("t.jsonl", jsonl({"prompt": turns, "answer": "a"}), system="t")
-    with pytest.raises(VerigradError, match=r"line 1: has a system message of its own"):
-        task[0]
+    content = jsonl(QA, QA, {"prompt": turns, "answer": "a"})
+    assert "line 3: has a system message of its own" in refusal("t.jsonl", content, **data)
 
 
 def test_a_verifier_of_ones_own_is_named_by_its_file() -> None:

@@ -70,7 +70,7 @@ def test_without_an_answer_the_verdict_is_unparsable(completion: str) -> None:
 def test_a_reference_that_is_no_answer_is_a_failure_that_names_it(reference: Any) -> None:
     verdict = verify(Math(), r"\boxed{5}", reference)
     assert verdict.status is Status.FAILED
-    assert "TaskError: the reference" in verdict.detail
+    assert "exception: the reference" in verdict.detail
 
 
 @pytest.mark.parametrize("reference", ["x", "1, 2", "Tuesday", "nan", float("inf"), "(0, 1)"])

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from verigrad.errors import ConfigError
+from verigrad.errors import ConfigError, VerigradError
 from verigrad.types import FailureKind, Status, Verdict
 
 
@@ -155,7 +155,12 @@ def _numbers(parts: Mapping[str, float]) -> dict[str, float]:
 
 
 def describe(error: BaseException) -> str:
-    """The error in one line, with the file and row of the innermost frame."""
+    """The error in one line, with the file and row of the innermost frame.
+
+    An error of ours says in words what is wrong, and its place in our code tells a person nothing.
+    """
+    if isinstance(error, VerigradError):
+        return f"exception: {' '.join(str(error).split())}"
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     # Said by traceback, which copes with an error that cannot be turned into text.

@@ -7,7 +7,7 @@ from typing import Any
 
 from verigrad.config import DataConfig
 from verigrad.config.checks import shown
-from verigrad.errors import ConfigError
+from verigrad.errors import ConfigError, TaskError
 from verigrad.tasks.data.cells import Cells, Template
 from verigrad.tasks.data.json_text import BadJsonError, Written, parse_json, plain
 from verigrad.tasks.data.rows import Row, said
@@ -87,6 +87,11 @@ class Reader:
         """
         cells = Cells(row | self._parsed(row, place), place)
         turns, is_chat = self._turns(cells)
+        if turns[0]["role"] == "system" and (self.config.system is not None or self.config.shots):
+            raise TaskError(
+                f"{place}: has a system message of its own, but data.system or data.shots stand "
+                "before every prompt; leave them out, or take it out of the data"
+            )
         reference = self._reference(cells)
         words = "\n".join(turn["content"] for turn in turns)
         used = {*self.prompt.columns, *self.answers, self.config.id}

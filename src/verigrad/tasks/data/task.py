@@ -78,11 +78,6 @@ class DataTask:
                 f"{place} has changed since this run read the file; leave a file alone while it is "
                 "in use, and start again"
             )
-        if self.before and item.turns[0]["role"] == "system":
-            raise TaskError(
-                f"{place}: has a system message of its own, but data.system or data.shots stand "
-                "before every prompt; leave them out, or take it out of the data"
-            )
         problem = item.problem(settled_id(item, entry), self.before)
         return replace(problem, reference=reference_for(self.verifier, problem))
 
