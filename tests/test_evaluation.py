@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from builders import make_completion, make_problem
 
-from verigrad.evaluation import describe, summarise
+from verigrad.evaluation import describe, pass_rates, summarise
 from verigrad.types import Group, Prompt, Rollout, Verdict
 
 STOPPED, CUT = (1, 0), (1, 1)
@@ -122,3 +122,15 @@ def test_problems_that_do_not_differ_leave_an_interval_of_their_number(outcomes,
     found = summarise(judged(*[outcomes] * 4))
     assert found is not None
     assert (found.low, found.high) == pytest.approx(interval, abs=1e-4)
+
+
+def test_pass_at_k_is_the_chance_that_one_of_k_solves_its_problem():
+    # Of 4 with 1 right: two of them hold it with 1/2. Of 5 with none: never.
+    rates = pass_rates(judged(["right", "wrong", "wrong", "wrong"], ["wrong"] * 5, ["failed"]))
+    assert rates == pytest.approx({2: 0.25, 4: 0.5})
+
+
+def test_there_is_no_pass_at_k_for_more_completions_than_are_scored():
+    assert pass_rates(judged(["right", "wrong", "failed"], ["right"] * 8)) == {2: 1.0}
+    assert pass_rates(judged(["right"], ["failed"])) == {}
+    assert pass_rates(judged(["failed", "failed"])) == {}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verigrad.core.statistics import bootstrap_interval, wilson_interval
+from verigrad.core.statistics import bootstrap_interval, pass_at_k, wilson_interval
 from verigrad.types import FULL_MARKS, Finish, Group, Rollout, Status
 
 
@@ -73,6 +73,19 @@ def summarise(groups: Sequence[Group]) -> Evaluation | None:
         wrong=len(stopped) - unparsable,
         failed=sum(len(group.rollouts) for group in groups) - len(rows),
     )
+
+
+def pass_rates(groups: Sequence[Group]) -> dict[int, float]:
+    """The chance that k completions of a problem hold a solution, for k = 2, 4, 8 and so on.
+
+    Args:
+        groups: one per problem, of which those without a scored completion are left out; k is at
+            most the fewest scored completions that one of the others has.
+    """
+    counts = [(len(each.scored), sum(map(solved, each.scored))) for each in groups if each.scored]
+    fewest = min((scored for scored, _ in counts), default=0)
+    ks = [2**power for power in range(1, fewest.bit_length())]
+    return {k: sum(pass_at_k(n, c, k) for n, c in counts) / len(counts) for k in ks}
 
 
 def solved(rollout: Rollout) -> bool:

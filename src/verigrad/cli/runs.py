@@ -99,7 +99,7 @@ def evaluate(
     /,
     **changes: str,
 ) -> int:
-    """Print the greedy and sampled accuracy of a model, with intervals.
+    """Print the greedy and sampled accuracy of a model, with intervals, and pass@k.
 
     Args:
         model_or_run: An alias, a folder, a hub id, or the folder of a run.

@@ -6,7 +6,7 @@ from verigrad.config import Config
 from verigrad.engines import Draws, LocalEngine
 from verigrad.errors import RunFolderError
 from verigrad.escaping import one_line
-from verigrad.evaluation import describe, summarise
+from verigrad.evaluation import describe, pass_rates, summarise
 from verigrad.hashing import Purpose
 from verigrad.tasks import task_of
 from verigrad.training.checks import check_device, check_lengths
@@ -19,7 +19,7 @@ from verigrad.verifiers.opening import opened
 
 
 def evaluate(model_or_run: str, config: Config) -> str:
-    """Greedy and sampled accuracy of a model, or of a run's final policy, in words.
+    """Greedy and sampled accuracy of a model, or of a run's final policy, and pass@k, in words.
 
     Args:
         model_or_run: a run folder, or a model as in the configuration.
@@ -53,9 +53,11 @@ def evaluate(model_or_run: str, config: Config) -> str:
         ):  # fmt: skip
             judging = Judge(verifier.runner, problems)
             sampled = engine.generate(prompts, number, how, draws, judging.take)
-            summary = summarise(judging.groups(prompts, sampled))
+            groups = judging.groups(prompts, sampled)
+            summary = summarise(groups)
             words = describe(summary) if summary else "every verification failed"
-            lines.append(f"{name}, {number} each: {words}")
+            passes = ", ".join(f"pass@{k} {rate:.2f}" for k, rate in pass_rates(groups).items())
+            lines.append(f"{name}, {number} each: {words}" + (f"; {passes}" if passes else ""))
     return "\n".join(map(one_line, lines))
 
 
