@@ -84,7 +84,7 @@ def test_what_init_writes_trains_as_it_is(model, tmp_path, capsys):
     last = read_jsonl(tmp_path / "run" / "metrics.jsonl")[-1]
     assert last["step"] == 2
     assert last["reward/part/right/mean"] is not None
-    assert last["eval/problems"] == 4
+    assert last["eval/problems"] == 2
 
 
 def test_parts_of_a_reward_are_normalised_one_by_one_from_the_file_that_init_writes(
