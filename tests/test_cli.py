@@ -160,7 +160,11 @@ def test_an_error_that_nobody_foresaw_keeps_its_traceback(trainer):
     ("arguments", "line"),
     [
         (["train"], "train needs a CONFIG file, or --resume RUN to go on with a run"),
-        (["train", "no.toml"], "no.toml: there is no such file"),
+        (
+            ["train", "addition"],
+            "addition: there is no such file; expected the TOML file of a run, such as the one "
+            "that `verigrad init` writes",
+        ),
         (
             ["train", TOY, "more.toml"],
             '"more.toml" is one argument too many; see verigrad train --help',
@@ -315,7 +319,10 @@ def test_the_module_runs_as_the_command():
     command = [sys.executable, "-m", "verigrad", "train", "no.toml"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "verigrad: error: no.toml: there is no such file\n"
+    assert done.stderr == (
+        "verigrad: error: no.toml: there is no such file; expected the TOML file of a run, such as "
+        "the one that `verigrad init` writes\n"
+    )
 
 
 def test_a_reader_that_left_is_no_traceback():

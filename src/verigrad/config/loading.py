@@ -102,7 +102,10 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such file") from None
+        raise ConfigError(
+            f"{path}: there is no such file; expected the TOML file of a run, such as the one that "
+            "`verigrad init` writes"
+        ) from None
     except IsADirectoryError:
         raise ConfigError(f"{path}: is a folder; name the TOML file in it") from None
     except OSError as error:
