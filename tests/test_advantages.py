@@ -221,6 +221,16 @@ def test_a_reward_without_parts_is_its_own_only_part(name: str) -> None:
     assert torch.equal(estimate(name, rewards, index), parted)
 
 
+def test_a_step_of_equal_rewards_is_not_divided_by_nothing() -> None:
+    rewards, index = tensor([0.1, 0.1, 1 / 3, 1 / 3]), torch.tensor([0, 0, 1, 1])
+    for name in ("grpo", "batch_std", "gdpo", "sum_then_grpo"):
+        algorithm = make_algorithm(advantage=name, advantage_eps=0.0)
+        for some in (slice(0, 2), slice(0, 1), slice(0, 4)):
+            mask = torch.ones(len(rewards[some]), 1, dtype=torch.bool)
+            scores = Scores(rewards=rewards[some], group_index=index[some], mask=mask)
+            assert not algorithm.advantages(scores).any(), name
+
+
 def test_the_leave_one_out_mean_is_not_divided_by_a_leave_one_out_deviation() -> None:
     """The others of the only failure are all equal: a deviation of theirs would be 0."""
     rewards = tensor([0.0] + [0.95] * 7)

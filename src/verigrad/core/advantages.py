@@ -71,7 +71,8 @@ def batch_std(rewards: Tensor, group_index: Tensor, *, eps: float = 1e-6, ddof: 
     """
     group = _Groups(rewards, group_index)
     deviation = (rewards - rewards.mean()).square().sum() / max(1, len(rewards) - ddof)
-    return group.centred() / (deviation.sqrt() + eps)
+    # A step of equal rewards has no deviation, and with an eps of 0 nothing to divide by.
+    return torch.where(group.has_signal(), group.centred() / (deviation.sqrt() + eps), 0.0)
 
 
 def maxrl(rewards: Tensor, group_index: Tensor) -> Tensor:
@@ -161,7 +162,7 @@ def gdpo(components: Tensor, group_index: Tensor, weights: Tensor, *, eps: float
     Args:
         components: ``[B, Q]`` float64, the named parts of the reward before weighting.
         group_index: ``[B]`` int64.
-        weights: ``[Q]`` float64.
+        weights: ``[Q]`` float64, or ``[B, Q]`` where each reward has its own.
         eps: added to both deviations.
     """
     parts = [grpo(part, group_index, eps=eps) for part in components.unbind(1)]
