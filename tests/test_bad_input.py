@@ -339,3 +339,24 @@ def test_a_key_for_data_beside_a_task_that_is_none_is_named(key, complaint):
     assert line.endswith(
         "leave [data] out (verifier.name puts a verifier in the place of a task's)"
     )
+
+
+def test_the_best_of_all_completions_has_no_centred_signal_and_is_refused(
+    complaint: Callable[..., str],
+) -> None:
+    """One success among them is already pass@k = 1, so that no group could ever train."""
+    few = ["--algorithm", "passk", "--sampling.completions"]
+    assert complaint("plan", TOY, *few, "4").startswith(
+        "sampling.completions is 4, and algorithm.pass_k too: with a single success the best of "
+        "all is right already, so 'passk_analytic' has no signal in any group"
+    )
+    assert main(["plan", str(TOY), *few, "5"]) == 0
+
+
+def test_leaving_out_groups_without_signal_takes_two_completions(
+    complaint: Callable[..., str],
+) -> None:
+    alone = ["--algorithm", "reinforce_pp", "--sampling.completions", "1"]
+    line = complaint("plan", TOY, *alone, "--algorithm.counts_no_signal", "false")
+    assert line.startswith("sampling.completions is 1, and counts_no_signal is false: ")
+    assert main(["plan", str(TOY), *alone]) == 0

@@ -37,6 +37,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"advantage": "maxrl", "overlong_share": 0.2}, r'set overlong_share to "off"'),
     ({"loss": "ppo_clip", "clip_high": 0.5, "delta": 1.4}, r"must be above 1 \+ clip_high = 1\.5"),
+    ({"loss": "ppo_clip", "delta": 1.1}, r"must be above 1 \+ clip_high = 1\.2"),
     ({"dual_clip": 3.0}, "dual_clip and delta are parts of loss 'ppo_clip', not of 'reinforce'"),
     (
         {"correction": "token_masked", "correction_low": 3.0},
@@ -83,6 +84,11 @@ NOTED: list[tuple[dict[str, Any], str]] = [
         {"loss": "gspo", "clip_high": 0.2, "aggregation": "seq_mean_token_mean"},
         "clip_high is 0.2; the ratio of 'gspo' is a geometric mean",
     ),
+    ({"loss": "gspo_token", "clip_high": 0.1}, "clip_high is 0.1; the ratio of 'gspo_token'"),
+    (
+        {"loss": "gmpo", "aggregation": "seq_mean_token_mean", "top_entropy": 0.2},
+        "loss 'gmpo' is one number per completion, so top_entropy",
+    ),
 ]
 
 
@@ -115,6 +121,26 @@ def test_keys_that_the_parts_use_are_not_noted() -> None:
     kl = {"kl": "ratio_k3", "kl_beta": 0.1, "kl_reset_every": 5, "reference": "start"}
     entropy = {"entropy_target": 1.0, "entropy_step": 0.1}
     assert make_algorithm("grpo", **bounds, **correction, **kl, **entropy).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("preset", "loss", "low", "high", "own"),
+    [
+        ("gspo", "ppo_clip", "0.0003", "0.0004", "gspo"),
+        ("cispo", "ppo_clip", "1.0", "4.0", "cispo"),
+        ("grpo", "cispo", "0.2", "0.2", "ppo_clip"),
+        ("grpo", "luspo", "0.2", "0.2", "ppo_clip"),
+    ],
+)
+def test_bounds_that_stay_behind_when_the_loss_is_replaced_are_noted(
+    preset: str, loss: str, low: str, high: str, own: str
+) -> None:
+    (note,) = make_algorithm(preset, loss=loss).notes
+    assert note.startswith(
+        f"clip_low and clip_high stay {low} and {high}, which the preset has for loss {own!r}"
+    )
+    given = make_algorithm(preset, loss=loss, clip_low=0.01, clip_high=0.01)
+    assert given.notes == make_algorithm(preset, loss=own).notes == ()
 
 
 def test_off_turns_a_part_of_a_preset_off() -> None:

@@ -67,8 +67,24 @@ def algorithm_from(config: AlgorithmConfig, *, max_new_tokens: int) -> Algorithm
         max_staleness=recipe.max_staleness,
         # One completion alone has nothing to be compared with, whatever k is.
         smallest_group=max(2, recipe.pass_k or 1) if recipe.advantage in PASS_AT_K else 1,
-        notes=(*notes_on(recipe), *_idle(recipe, changes)),
+        notes=(
+            *notes_on(recipe, changes),
+            *_kept(recipe, PRESETS[config.preset], changes),
+            *_idle(recipe, changes),
+        ),
     )
+
+
+def _kept(recipe: Recipe, preset: Recipe, changes: Mapping[str, Any]) -> list[str]:
+    """A note on bounds that a preset has for its own loss, and that another one is left with."""
+    if recipe.loss == preset.loss or preset.clip_high is None or "clip_high" in changes:
+        return []
+    if "clip_high" not in BOUNDS.get(recipe.loss, {}):
+        return []
+    return [
+        f"clip_low and clip_high stay {recipe.clip_low} and {recipe.clip_high}, which the preset "
+        f"has for loss {preset.loss!r}; for {recipe.loss!r} set them too, to what it usually has"
+    ]
 
 
 def _idle(recipe: Recipe, changes: Mapping[str, Any]) -> list[str]:

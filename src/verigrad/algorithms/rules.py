@@ -1,6 +1,9 @@
 """Which combinations of parts are known to be wrong, and what to know about some that are not."""
 
+from collections.abc import Collection
+
 from verigrad.algorithms.presets import Recipe
+from verigrad.core.losses import PPO_CLIP
 from verigrad.errors import ConfigError
 
 SEQUENCE_LOSSES = ("gspo", "gmpo", "luspo")
@@ -12,6 +15,9 @@ ON_POLICY_LOSSES = ("reinforce", "on_policy")
 """Losses without a ratio: only the first update on a batch is that of the sampling policy."""
 
 PASS_AT_K = ("passk_analytic", "pkpo", "passk_loo")
+
+GEOMETRIC_LOSSES = ("gspo", "gspo_token", "luspo")
+"""Losses whose ratio is the geometric mean of a row's."""
 
 BY_PART = ("gdpo", "sum_then_grpo")
 """Advantages of the named parts of a reward."""
@@ -34,6 +40,7 @@ def refuse_wrong(recipe: Recipe) -> None:
 def _wrongs(recipe: Recipe) -> list[tuple[bool, str]]:
     r = recipe
     adds = r.kl == "k1_in_reward" or r.overlong_share is not None
+    highest = 1 + (PPO_CLIP if r.clip_high is None else r.clip_high)
     return [
         (
             r.loss in SEQUENCE_LOSSES and r.aggregation not in ROW_MEANS,
@@ -75,9 +82,9 @@ def _wrongs(recipe: Recipe) -> list[tuple[bool, str]]:
             "the divergence in the loss ('ratio_k3')",
         ),
         (
-            r.delta is not None and r.delta <= 1 + (r.clip_high or 0.0),
+            r.delta is not None and r.loss == "ppo_clip" and r.delta <= highest,
             f"delta is {r.delta}; it bounds the ratio beyond the clip, so it must be above "
-            f"1 + clip_high = {1 + (r.clip_high or 0.0):g}",
+            f"1 + clip_high = {highest:g}",
         ),
         (
             (r.dual_clip is not None or r.delta is not None) and r.loss != "ppo_clip",
@@ -86,8 +93,13 @@ def _wrongs(recipe: Recipe) -> list[tuple[bool, str]]:
     ]
 
 
-def notes_on(recipe: Recipe) -> tuple[str, ...]:
-    """What a person should know about a combination that is allowed."""
+def notes_on(recipe: Recipe, changed: Collection[str]) -> tuple[str, ...]:
+    """What a person should know about a combination that is allowed.
+
+    Args:
+        recipe: the combination.
+        changed: the keys that a configuration gives.
+    """
     r = recipe
     several = r.epochs * r.minibatches > 1
     known = [
@@ -107,9 +119,14 @@ def notes_on(recipe: Recipe) -> tuple[str, ...]:
             "'ppo_clip' and 'cispo' have one",
         ),
         (
-            r.loss == "gspo" and (r.clip_high or 0.0) > 0.05,
-            f"clip_high is {r.clip_high}; the ratio of 'gspo' is a geometric mean that stays "
+            r.loss in GEOMETRIC_LOSSES and "clip_high" in changed and (r.clip_high or 0.0) > 0.05,
+            f"clip_high is {r.clip_high}; the ratio of {r.loss!r} is a geometric mean that stays "
             "close to 1, and its paper clips at 0.0004",
+        ),
+        (
+            r.loss in SEQUENCE_LOSSES and r.top_entropy is not None,
+            f"loss {r.loss!r} is one number per completion, so top_entropy weighs completions by "
+            "their share of such tokens, and all of their tokens train",
         ),
     ]
     return tuple(words for applies, words in known if applies)

@@ -21,6 +21,9 @@ from verigrad.core.ratios import (
     token_ratio,
 )
 
+PPO_CLIP = 0.2
+"""The bounds of :func:`ppo_clip` where none are given."""
+
 
 def reinforce(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
     """Williams 1992: ``-A log pi``; gradient ``-A``. ``old_log_probs`` plays no part."""
@@ -40,8 +43,8 @@ def ppo_clip(
     advantages: Tensor,
     mask: Tensor,
     *,
-    clip_low: float = 0.2,
-    clip_high: float = 0.2,
+    clip_low: float = PPO_CLIP,
+    clip_high: float = PPO_CLIP,
     dual_clip: float | None = None,
     delta: float | None = None,
 ) -> Tensor:

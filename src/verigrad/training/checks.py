@@ -6,7 +6,7 @@ from itertools import starmap
 
 import torch
 
-from verigrad.algorithms import Algorithm, algorithm_from
+from verigrad.algorithms import PRESETS, Algorithm, algorithm_from
 from verigrad.config import Config
 from verigrad.errors import ConfigError, ModelError, TaskError, TooManyFailuresError
 from verigrad.tasks import EndlessTask, FiniteTask, Task
@@ -25,11 +25,27 @@ def checked_algorithm(config: Config) -> Algorithm:
     """
     sampling = config.sampling
     algorithm = algorithm_from(config.algorithm, max_new_tokens=sampling.max_new_tokens)
+    preset = PRESETS.get(config.algorithm.preset)
+    k = (config.algorithm.pass_k or preset.pass_k) if preset else None
     if sampling.completions < algorithm.smallest_group:
+        why = f"algorithm.pass_k asks for the best of {k}" if k else f"this is {algorithm.name!r}"
         raise ConfigError(
-            f"sampling.completions is {sampling.completions}, but algorithm.pass_k asks for the "
-            f"best of {algorithm.smallest_group} completions of a problem; raise the first or "
-            "lower the second"
+            f"sampling.completions is {sampling.completions}, but {why}, whose advantages take at "
+            f"least {algorithm.smallest_group} completions of a problem; raise "
+            "sampling.completions" + (", or lower algorithm.pass_k" if k else "")
+        )
+    advantage = config.algorithm.advantage or (preset.advantage if preset else None)
+    if advantage == "passk_analytic" and sampling.completions == k:
+        raise ConfigError(
+            f"sampling.completions is {k}, and algorithm.pass_k too: with a single success the "
+            f"best of all is right already, so {advantage!r} has no signal in any group; raise the "
+            "first or lower the second"
+        )
+    if sampling.completions == 1 and not algorithm.counts_no_signal:
+        raise ConfigError(
+            "sampling.completions is 1, and counts_no_signal is false: a group of one has no "
+            "reward that differs, so every group would be left out and nothing train; set "
+            "algorithm.counts_no_signal to true, or sampling.completions to 2 or more"
         )
     return algorithm
 
