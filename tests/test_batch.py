@@ -156,6 +156,50 @@ def test_verdicts_with_different_parts_are_refused_by_problem(place: int) -> Non
         make_batch([group], make_algorithm("gdpo"))
 
 
+@pytest.mark.parametrize("name", ["grpo", "rloo", "maxrl", "passk"])
+def test_advantages_of_the_whole_reward_take_verdicts_of_any_parts(name: str) -> None:
+    """Two tasks of a mixture, or a part that does not apply to every completion."""
+    group = make_group(3, [((5, 0), 1.0), ((7,), 0.0), ((7, 0), 1.0), ((6, 0), 0.0), ((4,), 0.0)])
+    parts = ({"right": 1.0}, {}, {"right": 1.0, "short": 0.5}, {"odd": nan}, {"right": 0.0})
+    mixed = replace(group, rollouts=tuple(map(with_parts, group.rollouts, parts)))
+    algorithm = make_algorithm(name)
+    assert torch.equal(
+        batch_of([mixed], algorithm).advantages, batch_of([group], algorithm).advantages
+    )
+
+
+def with_parts(
+    rollout: Rollout, parts: dict[str, float], weights: dict[str, float] | None = None
+) -> Rollout:
+    verdict = replace(rollout.verdict, components=parts, weights=weights or {})
+    return replace(rollout, verdict=verdict)
+
+
+def test_the_parts_of_each_reward_have_their_own_weights() -> None:
+    """Two tasks of a mixture name a part alike and weigh it differently."""
+
+    def step(*weights: float) -> list[Group]:
+        rows = [((5, 0), 1.0, 0.0), ((7,), 0.0, 0.5), ((6, 0), 1.0, 1.0)]
+        groups = []
+        for place, weight in enumerate(weights):
+            plain = make_group(place, [(ids, right + weight * low) for ids, right, low in rows])
+            rollouts = [
+                with_parts(rollout, {"right": right, "low": low}, {"low": weight})
+                for rollout, (_, right, low) in zip(plain.rollouts, rows, strict=True)
+            ]
+            unparsable = replace(rollouts[0], verdict=Verdict.unparsable("no number"))
+            groups.append(replace(plain, rollouts=(*rollouts, unparsable)))
+        return groups
+
+    by_part = make_algorithm(advantage="sum_then_grpo")
+    found = batch_of(step(0.25, -3.0), by_part).advantages
+    assert torch.equal(found, batch_of(step(0.25, -3.0), make_algorithm("grpo")).advantages)
+    gdpo = make_algorithm("gdpo", advantage_eps=0.0)
+    both, other = (batch_of(step(*pair), gdpo).advantages for pair in ((0.25, -3.0), (-3.0, 0.25)))
+    torch.testing.assert_close(both, other.roll(4, dims=0))
+    assert not torch.allclose(both, other)
+
+
 @pytest.mark.parametrize("place", [0, 1])
 def test_an_unparsable_completion_has_nothing_of_any_part(place: int) -> None:
     rows = make_group(3, [((5, 0), 1.5), ((7, 0), 0.0), ((6, 0), 0.0)]).rollouts

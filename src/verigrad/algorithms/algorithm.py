@@ -29,10 +29,12 @@ class Scores:
     """``[B, T]`` bool, true on tokens that train."""
 
     components: Tensor | None = None
-    """``[B, Q]`` float64, the named parts of the rewards, or None where verdicts have none."""
+    """``[B, Q]`` float64, the named parts of the rewards; None where verdicts have none, or the
+    algorithm does not look at them."""
 
     component_weights: Tensor | None = None
-    """``[Q]`` float64, their weights; None exactly when ``components`` is."""
+    """``[B, Q]`` float64, their weights in each reward (tasks of a mixture may differ), or ``[Q]``
+    where they are those of all; None exactly when ``components`` is."""
 
     kl: Tensor | None = None
     """``[B, T]``, old log-probs less reference log-probs; None without a reference policy."""
@@ -137,6 +139,10 @@ class Algorithm:
 
     max_staleness: int | None = None
     """Rollouts sampled more updates ago than this are left out, whole; None for no limit."""
+
+    by_part: bool = True
+    """Whether its advantages look at the named parts of the rewards, which every verdict of a step
+    then has to have; where they do not, verdicts may have any."""
 
     smallest_group: int = 1
     """Fewest completions per problem that its advantages are defined for; a group of which fewer

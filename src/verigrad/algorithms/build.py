@@ -21,7 +21,7 @@ from verigrad.algorithms.algorithm import (
     Scores,
 )
 from verigrad.algorithms.presets import PRESETS, Recipe
-from verigrad.algorithms.rules import PASS_AT_K, notes_on, refuse_wrong
+from verigrad.algorithms.rules import BY_PART, PASS_AT_K, notes_on, refuse_wrong
 from verigrad.config import AlgorithmConfig
 from verigrad.core import advantages, aggregation, corrections, kl, losses, pass_at_k, shaping
 from verigrad.errors import ConfigError
@@ -65,6 +65,7 @@ def algorithm_from(config: AlgorithmConfig, *, max_new_tokens: int) -> Algorithm
         epochs=recipe.epochs,
         minibatches=recipe.minibatches,
         max_staleness=recipe.max_staleness,
+        by_part=recipe.advantage in BY_PART,
         # One completion alone has nothing to be compared with, whatever k is.
         smallest_group=max(2, recipe.pass_k or 1) if recipe.advantage in PASS_AT_K else 1,
         notes=(

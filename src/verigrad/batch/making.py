@@ -167,6 +167,9 @@ def _rows_of(scores: Scores, chosen: Tensor) -> Scores:
         group_index=scores.group_index[chosen],
         mask=scores.mask[chosen],
         components=None if scores.components is None else scores.components[chosen],
+        component_weights=(
+            None if scores.component_weights is None else scores.component_weights[chosen]
+        ),
         kl=None if scores.kl is None else scores.kl[chosen],
     )
 
@@ -198,7 +201,7 @@ def scores_of(
         term = algorithm.divergence
         if term is not None and term.estimator is None and not term.per_token:
             rewards = divergence_in_reward(rewards, kl, mask, beta=term.beta)
-    components, weights = _components(rollouts)
+    components, weights = _components(rollouts) if algorithm.by_part else (None, None)
     return Scores(
         rewards=rewards,
         group_index=tokens.group_index.cpu(),
@@ -210,7 +213,7 @@ def scores_of(
 
 
 def _components(rollouts: Sequence[Rollout]) -> tuple[Tensor | None, Tensor | None]:
-    """The named parts of the rewards ``[B, Q]`` and their weights ``[Q]``, in order of name.
+    """The named parts of the rewards and their weights, ``[B, Q]`` each, in order of name.
 
     Raises:
         BadNumbersError: verdicts of one step have different parts.
@@ -224,12 +227,18 @@ def _components(rollouts: Sequence[Rollout]) -> tuple[Tensor | None, Tensor | No
             raise BadNumbersError(
                 f"the verdict on a completion of problem {row.prompt.problem_id!r} has the parts "
                 f"{sorted(row.verdict.components)}, others of the step have {names}; each verdict "
-                "of a step needs the same parts"
+                "of a step needs the same parts where advantages look at them (an algorithm of "
+                "your own that does not has by_part=False)"
             )
     # Where there was no answer to look at every part is 0, as the reward is.
     parts = [[row.verdict.components.get(name, 0.0) for name in names] for row in rollouts]
-    given = next(row.verdict.weights for row in rollouts if row.verdict.components)
-    weights = [given.get(name, 1.0) for name in names]
+    # Its weights are those of the others of its problem; all their parts may be 0 too.
+    given = {row.prompt: row.verdict.weights for row in rollouts if row.verdict.components}
+    own = [
+        row.verdict.weights if row.verdict.components else given.get(row.prompt, {})
+        for row in rollouts
+    ]
+    weights = [[of_row.get(name, 1.0) for name in names] for of_row in own]
     return (
         torch.tensor(parts, dtype=torch.float64),
         torch.tensor(weights, dtype=torch.float64),
