@@ -1,8 +1,10 @@
 """A reference policy: what a divergence from it descends, where it reaches, how it is reset."""
 
 import copy
+import json
 import math
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +20,10 @@ from builders import (
     make_table,
 )
 from golden import assert_close, cases, tensor
-from running import TOY, read_jsonl
+from running import TOY, read_jsonl, write_tiny_run
 from safetensors.torch import load_file
 from steps import DEAD, KL, LIVE, STEP, batch_by, groups_of, keys, measured_by, run_of, setup_of
+from tiny import VOCABULARY, save_tiny_model
 from torch import Tensor
 
 from verigrad.batch import Measured, Tokens, make_batch
@@ -275,3 +278,50 @@ def test_a_reference_from_a_folder_is_the_policy_saved_there(tmp_path) -> None:
     assert not torch.equal(setup.reference.table, setup.policy.table)
     assert not setup.reference.table.requires_grad
     assert new_state(setup).reference is None, "a reference that is never reset is no state"
+
+
+# Another model as the reference
+
+
+HELD = ("--algorithm.kl", "ratio_k3", "--algorithm.kl_beta", "0.1", "--algorithm.reference")
+
+
+def complaint_about(reference: str, folder: Path, capsys, *more: str) -> str:
+    run = ["train", str(write_tiny_run(folder)), "--run.folder", str(folder / "run")]
+    assert main([*run, *HELD, str(folder / reference), *more]) == 2
+    (line,) = capsys.readouterr().err.splitlines()[-1:]
+    assert not (folder / "run").exists()
+    return line
+
+
+def test_a_reference_to_which_a_token_is_another_one_is_refused(tmp_path, capsys) -> None:
+    """Its log-probs would be of other texts, and the divergence from them means nothing."""
+    file = save_tiny_model(tmp_path / "other") / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    tokens = tokenizer["model"]["vocab"]
+    tokens["a"], tokens["z"] = tokens["z"], tokens["a"]
+    file.write_text(json.dumps(tokenizer))
+    line = complaint_about("other", tmp_path, capsys)
+    assert "to which token 16 is 'z', but to the policy it is 'a'; " in line
+
+
+def test_a_reference_that_lacks_tokens_of_the_policy_is_refused(tmp_path, capsys) -> None:
+    save_tiny_model(tmp_path / "small", vocab_size=VOCABULARY - 1)
+    line = complaint_about("small", tmp_path, capsys)
+    assert "which has 63 tokens, but the policy has 64 and may choose any of them" in line
+
+
+def test_a_reference_that_cannot_become_the_policy_is_not_to_be_reset(tmp_path, capsys) -> None:
+    save_tiny_model(tmp_path / "deep", num_hidden_layers=3)
+    line = complaint_about("deep", tmp_path, capsys, "--algorithm.kl_reset_every", "2")
+    assert "whose weights are not laid out as the policy's" in line
+    config, run = write_tiny_run(tmp_path), tmp_path / "run"
+    held = [*HELD, str(tmp_path / "deep"), "--run.steps", "1"]
+    assert main(["train", str(config), *held, "--run.folder", str(run)]) == 0
+    assert read_jsonl(run / "metrics.jsonl")[-1]["policy/kl"] > 0
+
+
+def test_prompts_fit_the_reference_too(tmp_path, capsys) -> None:
+    save_tiny_model(tmp_path / "short", max_position_embeddings=12)
+    line = complaint_about("short", tmp_path, capsys)
+    assert "that is more than the 12 positions of the model" in line

@@ -20,19 +20,11 @@ from verigrad.policies.precision import Precision
 from verigrad.policies.recompute import recompute_layers
 from verigrad.policies.tabular import TabularPolicy
 from verigrad.tasks import Mixture, Split, Task, task_of
-from verigrad.training.checks import (
-    check_device,
-    check_lengths,
-    checked_algorithm,
-)
-from verigrad.training.decisions import (
-    Decisions,
-    choose_device,
-    choose_precision,
-    choose_threads,
-)
+from verigrad.training.checks import check_device, check_lengths, checked_algorithm
+from verigrad.training.decisions import Decisions, choose_device, choose_precision, choose_threads
 from verigrad.training.preflight import DEFAULT, Preflight, preflight
 from verigrad.training.problems import checked_split, finite, render_prompts
+from verigrad.training.reference import check_reference
 from verigrad.types import Problem, Prompt, Sampling
 
 
@@ -84,7 +76,9 @@ class Setup:
         if known is not None:
             return known
         prompt = self.policy.encode(problem)
-        check_lengths([prompt], self.policy.max_positions, self.sampling.max_new_tokens)
+        for policy in (self.policy, self.reference):
+            if policy is not None:
+                check_lengths([prompt], policy.max_positions, self.sampling.max_new_tokens)
         return prompt
 
     @property
@@ -128,6 +122,9 @@ def prepare(config: Config, task: Task | None = None, decided: Decisions | None 
         stop_token_ids=policy.stop_token_ids,
     )
     reference = _reference(config, task, policy, algorithm, device)
+    if reference is not None:
+        longest = sampling.max_new_tokens
+        check_lengths(prompts.values(), reference.max_positions, longest)
     decisions, reasons = _decide(config, policy, list(prompts.values()), device, decided)
     flight = None
     if isinstance(policy, CausalLM):
@@ -217,6 +214,8 @@ def _reference(
         reference = copy.deepcopy(policy)
     else:
         reference = load_policy(config, task, device, name, precision=_precision(policy))
+        resets = algorithm.divergence.reset_every is not None
+        check_reference(policy, reference, name, resets=resets)
     reference.module.requires_grad_(False)
     return reference
 
