@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from running import TOY, read_jsonl, write_tiny_run
-from tiny import save_tiny_model
+from tiny import save_tiny_model, tiny_config
 
 from verigrad.cli import main
 
@@ -98,12 +98,73 @@ def test_the_budget_and_the_limit_are_planned_as_far_as_they_are_known(config, c
     )
 
 
-def test_disk_is_every_checkpoint_one_more_and_the_final_policy(config, capsys):
-    # Weights and two moments in each.
-    found = planned(capsys, config, "--checkpoint.keep", 4)
-    kilobytes = (5 * 3 * 4 + 4) * 22_688 / 1e3
-    assert kilobytes == pytest.approx(1452.032)
-    assert found["disk"] == "about 1 MB: 4 checkpoints at once and the final policy"
+TO_A_REFERENCE = ["--algorithm.kl", "ratio_k3", "--algorithm.kl_beta", 0.1]
+
+
+@pytest.mark.parametrize(
+    ("options", "kept", "numbers"),
+    [
+        # Four are made. Weights and two moments in each; the final policy; one while it is written.
+        (["--checkpoint.keep", 1, "--checkpoint.best", "false"], 1, 2 * 3 + 1),
+        (["--checkpoint.keep", 1], 2, 3 * 3 + 1),
+        (["--checkpoint.keep", 3, "--checkpoint.best", "false"], 3, 4 * 3 + 1),
+        (["--checkpoint.keep", 4], 4, 4 * 3 + 1),
+        (["--checkpoint.keep", 9], 4, 4 * 3 + 1),
+        # No step before the last is evaluated and saved.
+        (["--checkpoint.keep", 1, "--evaluation.every", 3, "--run.steps", 6], 1, 2 * 3 + 1),
+        (["--checkpoint.keep", 1, "--evaluation.every", 0], 1, 2 * 3 + 1),
+        (["--checkpoint.keep", 1, "--evaluation.problems", 0], 1, 2 * 3 + 1),
+        (["--checkpoint.every", 0, "--checkpoint.keep", 3], 1, 1 * 3 + 1),
+        # A reference that is reset is in each; one that is not is not.
+        (["--checkpoint.keep", 4, *TO_A_REFERENCE, "--algorithm.kl_reset_every", 2], 4, 4 * 4 + 1),
+        (["--checkpoint.keep", 4, *TO_A_REFERENCE], 4, 4 * 3 + 1),
+    ],
+    ids=str,
+)
+def test_disk_is_every_checkpoint_that_is_there_at_once_and_the_final_policy(
+    options, kept, numbers, config, tmp_path, capsys
+):
+    found = planned(capsys, config, "--model", wide_model(tmp_path), *options)
+    checkpoints = "1 checkpoint" if kept == 1 else f"{kept} checkpoints"
+    megabytes = numbers * 4 * WIDE / 1e6
+    assert found["disk"] == f"about {megabytes:.0f} MB: {checkpoints} at once and the final policy"
+
+
+WIDE = 22_688 + 2 * 3 * 32 * (50_000 - 64)
+"""Parameters of the tiny model with wider layers, whose size shows in megabytes."""
+
+
+def wide_model(folder: Path) -> Path:
+    tiny_config("llama", intermediate_size=50_000).save_pretrained(folder / "wide")
+    return folder / "wide"
+
+
+def test_memory_has_room_for_the_reference_whoever_asks_for_it(config, tmp_path, capsys):
+    wide = wide_model(tmp_path)
+    (tmp_path / "own.py").write_text(
+        "from dataclasses import replace\n"
+        "from verigrad.algorithms import Divergence, algorithm_from\n"
+        "from verigrad.config import AlgorithmConfig\n"
+        "from verigrad.core.kl import ratio_k3\n"
+        "term = Divergence(beta=0.1, estimator=ratio_k3)\n"
+        "grpo = algorithm_from(AlgorithmConfig(preset='grpo'), max_new_tokens=6)\n"
+        "held = replace(grpo, divergence=term)\n"
+    )
+
+    def memory(*options: object) -> float:
+        words = planned(capsys, config, *options)["memory"].split()
+        return float(words[1]) * {"MB": 1e6, "GB": 1e9}[words[2].strip(",")]
+
+    reference = pytest.approx(4 * WIDE, abs=1e6)
+    plain = memory()
+    assert memory(*TO_A_REFERENCE) == pytest.approx(plain, abs=1e6)
+    assert memory(*TO_A_REFERENCE, "--algorithm.reference", wide) - plain == reference
+    itself = memory("--model", wide)
+    for held in (TO_A_REFERENCE, ["--algorithm", f"{tmp_path / 'own.py'}:held"]):
+        assert memory("--model", wide, *held) - itself == reference
+    resets = [*TO_A_REFERENCE, "--algorithm.kl_reset_every", 2]
+    twice = memory("--model", wide, *resets) - itself
+    assert twice == pytest.approx(2 * 4 * WIDE, abs=1e6), "once more in the copy for a checkpoint"
 
 
 @pytest.mark.parametrize(
@@ -166,6 +227,14 @@ def test_a_file_is_planned_with_what_was_found_in_it(tmp_path, monkeypatch, caps
 def test_the_plan_says_which_parts_are_replaced(capsys):
     options = ["--algorithm", "rloo", "--algorithm.aggregation", "token_mean"]
     assert planned(capsys, TOY, *options)["algorithm"] == "rloo with aggregation"
+
+
+def test_the_plan_says_what_to_know_about_the_algorithm(capsys):
+    options = ["--algorithm", "rloo", "--algorithm.clip_high", "0.3", "--algorithm.minibatches", 2]
+    assert planned(capsys, TOY, *options)["note"] == (
+        "loss 'reinforce' has no ratio, so updates after the first on a batch are biased; "
+        "'ppo_clip' and 'cispo' have one; no part of this algorithm uses clip_high"
+    )
 
 
 def test_a_plan_for_a_device_that_is_not_here_says_so(capsys, tmp_path):

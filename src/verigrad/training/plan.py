@@ -8,10 +8,12 @@ exist at a time, in training and when a token of every completion is drawn; to w
 that a checkpoint is written from, and Python with its libraries.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from verigrad.algorithms import Divergence
 from verigrad.config import Config
 from verigrad.core.head import LOGITS_AT_ONCE
 from verigrad.escaping import one_line
@@ -65,6 +67,7 @@ def plan(config: Config) -> str:
     run, sampling = config.run, config.sampling
     drawn = run.steps * sampling.problems
     rows = sampling.problems * sampling.completions
+    term = algorithm.divergence
     lines = {
         "task": f"{task.name}: {describe_split(parts)}",
         "model": f"{config.model.name}: {size.parameters:,} parameters, all of them trained"
@@ -77,14 +80,16 @@ def plan(config: Config) -> str:
         f"most {drawn * sampling.completions * sampling.max_new_tokens:,} new tokens",
         "evaluation": _evaluations(config, len(parts.held_out)),
         "passes": _passes(config),
-        "memory": f"about {in_words(_memory(config, size))}{_with_passes(config)}",
+        "memory": f"about {in_words(_memory(config, size, term))}{_with_passes(config)}",
         "limit": _limit(config),
-        "disk": f"about {in_words(_disk(config, size))}: {_saved(config)} and the final policy",
+        "disk": _disk(config, size, term, bool(parts.held_out)),
         "folder": run.folder or f"the next free runs/{task.name}-N",
     }
     notes = task.notes if isinstance(task, Prepared) else ()
     if notes:
         lines["data"] = "; ".join(notes)
+    if algorithm.notes:
+        lines["note"] = "; ".join(algorithm.notes)
     width = max(map(len, lines))
     return "\n".join(f"{name:<{width}}  {one_line(text)}" for name, text in lines.items())
 
@@ -104,12 +109,6 @@ def _evaluations(config: Config, held_out: int) -> str:
     return f"greedy on {problems} held-out problems, {2 + during} times: before, after" + (
         f", and every {every} steps" if during else ""
     )
-
-
-def _saved(config: Config) -> str:
-    made = -(-config.run.steps // config.checkpoint.every) if config.checkpoint.every else 1
-    kept = min(made, config.checkpoint.keep)
-    return f"{kept} checkpoint{'s' if kept > 1 else ''} at once"
 
 
 def _passes(config: Config) -> str:
@@ -158,9 +157,8 @@ def _precision(config: Config) -> Precision:
     return choose_precision(config.model.precision, device_for(config))
 
 
-def _memory(config: Config, size: Size) -> int:
-    referred = config.algorithm.kl not in (None, "off")
-    states = (5 if referred else 4) * FLOAT * size.parameters
+def _memory(config: Config, size: Size, term: Divergence | None) -> int:
+    states = FLOAT * (4 * size.parameters + _referred(config, size, term))
     tokens = _tokens(config)
     precision = _precision(config)
     if precision == "bfloat16":
@@ -174,14 +172,39 @@ def _memory(config: Config, size: Size) -> int:
     trained = LOGIT_TABLES * FLOAT * min(LOGITS_AT_ONCE, tokens * size.vocabulary)
     side_by_side = max(config.sampling.completions, min(config.sampling.rows_at_once, rows))
     drawn = DRAWN_LOGIT * side_by_side * size.vocabulary
-    copy = CHECKPOINTED * FLOAT * size.parameters
+    copy = (CHECKPOINTED + _is_state(term)) * FLOAT * size.parameters
     return LIBRARIES + states + copy + activations + max(trained, drawn)
 
 
-def _disk(config: Config, size: Size) -> int:
-    checkpoint = CHECKPOINTED * FLOAT * size.parameters
+def _referred(config: Config, size: Size, term: Divergence | None) -> int:
+    """Parameters of the reference policy: another model, or a copy of the policy."""
+    if term is None:
+        return 0
+    if term.reference == "start" or config.model.name == "tabular":
+        return size.parameters
+    return count_parameters(load_model_config(term.reference))
+
+
+def _disk(config: Config, size: Size, term: Divergence | None, held_out: bool) -> str:
+    """What the checkpoints and the final policy take."""
+    every, steps = config.checkpoint.every, config.run.steps
+    made = -(-steps // every) if every else 1
+    # The best of them is kept too, if one before the last is saved in a step that is evaluated.
+    both = math.lcm(every, config.evaluation.every if held_out else 0)
+    best = config.checkpoint.best and config.evaluation.problems > 0 and 0 < both < steps
+    kept = min(made, config.checkpoint.keep + best)
     # One more while the newest is written, before the oldest goes.
-    return (config.checkpoint.keep + 1) * checkpoint + FLOAT * size.parameters
+    at_most = min(made, kept + 1)
+    numbers = (CHECKPOINTED + _is_state(term)) * at_most + 1
+    return (
+        f"about {in_words(numbers * FLOAT * size.parameters)}: {kept} "
+        f"checkpoint{'s' if kept > 1 else ''} at once and the final policy"
+    )
+
+
+def _is_state(term: Divergence | None) -> bool:
+    """Whether the reference policy is reset, and so belongs into a checkpoint."""
+    return term is not None and term.reset_every is not None
 
 
 def _size(config: Config, task: Task) -> Size:
