@@ -145,6 +145,25 @@ def test_the_weight_of_the_bonus_is_steered_towards_its_target(
     assert saved["entropy_coefficient"] == state.entropy_coefficient
 
 
+@pytest.mark.parametrize(("target", "expected"), [("2.0", 0.05), ("0.0", 0.0)])
+def test_a_bonus_of_nothing_grows_where_a_policy_that_is_sure_trains_nothing(
+    tmp_path, target: str, expected: float
+) -> None:
+    """Its completions are all alike, so that no group ever has a signal."""
+    setup, state, trainer = run_of(
+        tmp_path / "run",
+        *("algorithm.entropy_target", target),
+        *("algorithm.entropy_step", "0.05"),
+        *("run.steps", "1"),
+    )
+    table = setup.policy.module.table
+    table.data.zero_()[..., 3] = 50.0
+    trainer.run()
+    (line,) = read_jsonl(tmp_path / "run" / "metrics.jsonl")[-1:]
+    assert (line["groups/with_signal"], line["optimizer/updates"]) == (0, 0)
+    assert state.entropy_coefficient == expected
+
+
 def test_the_least_sure_tokens_alone_have_a_policy_loss_and_the_denominator_stays() -> None:
     policy = make_table()
     plain = batch_by(policy, make_algorithm(aggregation="token_mean"))

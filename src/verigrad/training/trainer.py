@@ -231,7 +231,7 @@ class Trainer:
                 state.bad_updates = 0
                 state.policy_version += 1
                 done = one if done is None else done + one
-        steer(state, algorithm, done.output if done else None)
+        steer(state, algorithm, done.output if done else None, [] if bad else groups)
         self._engine.sync(state.policy_version)
         times["train"] = time.perf_counter() - started
         return done, bad
