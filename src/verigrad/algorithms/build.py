@@ -20,12 +20,12 @@ from verigrad.algorithms.algorithm import (
     LossFunction,
     Scores,
 )
+from verigrad.algorithms.own import own_algorithm
 from verigrad.algorithms.presets import PRESETS, Recipe
 from verigrad.algorithms.rules import BY_PART, PASS_AT_K, notes_on, refuse_wrong
 from verigrad.config import AlgorithmConfig
 from verigrad.core import advantages, aggregation, corrections, kl, losses, pass_at_k, shaping
 from verigrad.errors import ConfigError
-from verigrad.userfile import load_from_file
 
 
 def algorithm_from(config: AlgorithmConfig, *, max_new_tokens: int) -> Algorithm:
@@ -46,7 +46,7 @@ def algorithm_from(config: AlgorithmConfig, *, max_new_tokens: int) -> Algorithm
         if getattr(config, part.name) is not None
     }
     if config.preset not in PRESETS:
-        return _user_algorithm(config.preset, changes)
+        return own_algorithm(config.preset, changes)
     recipe = replace(PRESETS[config.preset], **{k: _or_none(v) for k, v in changes.items()})
     refuse_wrong(recipe)
     return Algorithm(
@@ -107,20 +107,6 @@ def _idle(recipe: Recipe, changes: Mapping[str, Any]) -> list[str]:
 
 def _or_none(value: Any) -> Any:
     return None if value == "off" else value
-
-
-def _user_algorithm(name: str, changes: dict[str, Any]) -> Algorithm:
-    found = load_from_file(name, kind="an algorithm", error=ConfigError)
-    if not isinstance(found, Algorithm):
-        raise ConfigError(
-            f"{name} is a {type(found).__name__}; expected a verigrad.algorithms.Algorithm"
-        )
-    if changes:
-        raise ConfigError(
-            f"algorithm: {', '.join(changes)} replace parts of a preset, but {name} is an "
-            "algorithm of your own; change it in its file"
-        )
-    return found
 
 
 def _centred(

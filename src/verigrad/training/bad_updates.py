@@ -80,8 +80,12 @@ def likely_cause(policy: Policy, batch: Batch, loss: Tensor) -> str:
             f"{SCORES[field]} gives a token of the batch no finite log-prob; its weights are "
             "damaged or too large, for which a smaller optimizer.learning_rate is the usual cure"
         )
+    if field == "advantages":
+        return "the batch's advantages are not finite; have the verifier return smaller rewards"
     if field is not None:
-        return f"the batch's {field} are not finite; have the verifier return smaller rewards"
+        return (
+            f"the batch's {field} are not finite; check the function of the algorithm that gives it"
+        )
     largest = float(batch.advantages.abs().max())
     if largest > LARGE:
         return f"advantages reach {largest:g}; have the verifier return rewards of about 1"
