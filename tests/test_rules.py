@@ -15,6 +15,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"loss": "luspo", "aggregation": "seq_mean_token_sum"},
         "aggregation 'seq_mean_token_sum' would weight it by length",
     ),
+    (
+        {"advantage": "reinforce_pp", "kl": "k1_in_reward", "kl_beta": 0.1, "loss": "gmpo"}
+        | {"aggregation": "seq_mean_token_mean"},
+        "loss 'gmpo' is one number per completion, but with kl 'k1_in_reward'",
+    ),
     ({"kl": "k1", "kl_beta": 0.1}, "kl 'k1' as a loss has an expected gradient of 0"),
     ({"kl": "k2_in_reward", "kl_beta": 0.1}, "in the reward only k1 has the gradient"),
     ({"kl": "k3_in_reward", "kl_beta": 0.1}, "in the reward only k1 has the gradient"),
@@ -66,6 +71,7 @@ def test_parts_that_do_not_go_together_are_refused_with_the_reason(
         {"loss": "gspo", "aggregation": "seq_mean_token_mean"},
         {"loss": "gspo", "aggregation": "seq_mean_token_mean_all"},
         {"kl": "k1_in_reward", "kl_beta": 0.1},
+        {"advantage": "reinforce_pp", "kl": "k1_in_reward", "kl_beta": 0.1, "loss": "gspo_token"},
         {"advantage": "pkpo", "pass_k": 2},
         {"loss": "ppo_clip", "clip_high": 0.5, "delta": 1.6, "dual_clip": 3.0},
     ],

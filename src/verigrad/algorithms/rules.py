@@ -48,6 +48,12 @@ def _wrongs(recipe: Recipe) -> list[tuple[bool, str]]:
             f"would weight it by length, which is another objective; use {ROW_MEANS[0]!r}",
         ),
         (
+            r.loss in SEQUENCE_LOSSES and r.advantage == "reinforce_pp" and r.kl == "k1_in_reward",
+            f"loss {r.loss!r} is one number per completion, but with kl 'k1_in_reward' advantage "
+            "'reinforce_pp' gives each token its own; use loss 'gspo_token', or a divergence "
+            "in the loss ('ratio_k3')",
+        ),
+        (
             r.kl == "k1" and r.kl_beta > 0,
             "kl 'k1' as a loss has an expected gradient of 0, so it only adds noise; use "
             "'ratio_k3', or 'k1_in_reward'",
