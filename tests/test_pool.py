@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -38,6 +39,12 @@ def misbehaving() -> Callable[[str, Any], Any]:
         import sys
         import time
 
+        # A message that is too deep to be read as JSON.
+        scribble = (50_000).to_bytes(8, "big") + b"[" * 50_000
+
+        def is_open(descriptor: int) -> bool:
+            return os.path.exists(f"/proc/self/fd/{descriptor}")
+
         # What starts the tests in the background may have it ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         actions: dict[str, Callable[[], Any]] = {
@@ -51,6 +58,9 @@ def misbehaving() -> Callable[[str, Any], Any]:
             "leave": lambda: os._exit(3),
             "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
             "crash": lambda: ctypes.string_at(0),
+            "real-time signal": lambda: os.kill(os.getpid(), signal.SIGRTMIN + 6),
+            "scribble": lambda: [os.write(fd, scribble) for fd in range(3, 9) if is_open(fd)],
+            "fork": lambda: (os.fork(), 0.5)[1],
             "nan": lambda: float("nan"),
             "none": lambda: None,
             "much": lambda: Verdict.scored(1.0, "x" * 10_000),
@@ -83,6 +93,8 @@ def pool() -> Iterator[VerifierPool]:
         ("leave", FailureKind.DIED, "died: the worker process ended with exit code 3"),
         ("kill", FailureKind.DIED, "died: the worker process was ended by SIGKILL"),
         ("crash", FailureKind.DIED, "died: the worker process was ended by SIGSEGV"),
+        ("real-time signal", FailureKind.DIED, "died: the worker process was ended by signal 40"),
+        ("scribble", FailureKind.DIED, "died: the worker process was ended by SIGKILL"),
         ("nan", FailureKind.BAD_VALUE, "bad value: the verifier returned nan"),
         ("none", FailureKind.BAD_VALUE, "bad value: the verifier returned NoneType"),
         ("much", FailureKind.BAD_VALUE, "bad value: the verdict takes 10"),
@@ -106,6 +118,12 @@ def test_what_a_verifier_prints_does_no_harm(
 ) -> None:
     assert [v.reward for v in pool.verify_all([("print", None)] * 4)] == [1.0] * 4
     assert capfd.readouterr() == ("", "")
+
+
+def test_what_a_verifier_forks_does_not_answer_in_its_place() -> None:
+    with VerifierPool(misbehaving(), workers=1, limits=QUICK) as pool:
+        verdicts = pool.verify_all([("fork", None), ("right", None)] * 10)
+    assert [verdict.reward for verdict in verdicts] == [0.5, 1.0] * 10
 
 
 @pytest.mark.thorough
@@ -338,6 +356,24 @@ def test_a_worker_that_does_not_come_up_says_why(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
     with pytest.raises(WorkerError, match=r"does not start: .*encodings"):
         VerifierPool(last_number)
+
+
+def test_a_machine_without_a_folder_for_temporary_files_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(WorkerError, match=r"cannot be started: .*No such file or directory"):
+        VerifierPool(last_number)
+
+
+def test_workers_that_cannot_be_replaced_are_said_to_whoever_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with VerifierPool(misbehaving(), workers=1, limits=QUICK) as pool:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+        assert pool.submit("kill", None).result(timeout=20).kind is FailureKind.DIED
+        with pytest.raises(WorkerError, match="cannot be started"):
+            pool.submit("right", None).result(timeout=20)
 
 
 @pytest.mark.parametrize("workers", [0, -1])

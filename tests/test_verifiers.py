@@ -1,5 +1,6 @@
 """The boundary around verifiers, and the built-in one."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -67,6 +68,8 @@ def test_a_verdict_is_taken_as_it_is(verdict: Verdict) -> None:
         SystemExit("bye"),
         AssertionError("no"),
         StopIteration(),
+        asyncio.CancelledError(),
+        GeneratorExit(),
     ],
     ids=repr,
 )

@@ -94,7 +94,9 @@ def verify(verifier: Verifier, completion: str, reference: Any) -> Verdict:
         return _as_verdict(answer)
     except MemoryError as error:
         return Verdict.failed(describe(error), FailureKind.MEMORY)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  whatever it raises is its failure
+    except KeyboardInterrupt:
+        raise  # Ctrl-C is for who runs the verifier.
+    except BaseException as error:  # noqa: BLE001  whatever it raises is its failure
         return Verdict.failed(describe(error))
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from verigrad.errors import UserError, VerigradError
+from verigrad.errors import UserError
 from verigrad.types import Verdict
 from verigrad.verifiers.boundary import Verifier
 from verigrad.verifiers.limits import Limits
@@ -166,7 +166,7 @@ class _Lane:
     def _run(self) -> None:
         try:
             self._worker = WorkerProcess(self._shipment, self._limits)
-        except VerigradError as error:
+        except Exception as error:  # noqa: BLE001  raised where the pool is made
             self._ready.set_exception(error)
             return
         self._ready.set_result(None)
@@ -177,7 +177,7 @@ class _Lane:
                 continue
             try:
                 call.future.set_result(self._make(call))
-            except VerigradError as error:
+            except Exception as error:  # noqa: BLE001  raised where the verdict is waited for
                 call.future.set_exception(error)
         self._worker.kill()
 

@@ -44,9 +44,17 @@ class WorkerProcess:
         """
         began = time.monotonic()
         self._limits = limits
-        self._connection, theirs = socket.socketpair()
-        self._connection.setblocking(False)
+        try:
+            self._start(shipment)
+        except OSError as error:
+            # No file or process is left, or there is no folder for temporary files.
+            raise WorkerError(f"a worker process cannot be started: {error}") from error
+        self.start_seconds = time.monotonic() - began
+
+    def _start(self, shipment: Shipment) -> None:
         with tempfile.TemporaryFile() as errors:
+            self._connection, theirs = socket.socketpair()
+            self._connection.setblocking(False)
             self._process = _start(theirs, errors)
             try:
                 self._hand_over(shipment)
@@ -57,7 +65,6 @@ class WorkerProcess:
                 raise WorkerError(
                     f"a worker process for the verifier does not start: {words or self._ending()}"
                 ) from error
-        self.start_seconds = time.monotonic() - began
 
     def _hand_over(self, shipment: Shipment) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -106,7 +113,9 @@ class WorkerProcess:
         code = self._process.returncode
         if code is None or code >= 0:
             return f"ended with exit code {code}"
-        return f"was ended by {signal.Signals(-code).name}"
+        # A real-time signal has a number only.
+        names = {int(known): known.name for known in signal.Signals}
+        return f"was ended by {names.get(-code, f'signal {-code}')}"
 
     def interrupt(self) -> None:
         """End it, from any thread; the thread that is waiting for it notices."""
@@ -129,17 +138,14 @@ class WorkerProcess:
 def _start(theirs: socket.socket, errors: IO[bytes]) -> subprocess.Popen[bytes]:
     """The new process, which alone holds its end of the connection."""
     with theirs:
-        try:
-            return subprocess.Popen(
-                [sys.executable, "-P", "-m", "verigrad.verifiers.worker", str(os.getpid())],
-                env=_environment(),
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise WorkerError(f"a worker process cannot be started: {error}") from error
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "verigrad.verifiers.worker", str(os.getpid())],
+            env=_environment(),
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+        )
 
 
 def _read(message: bytes) -> Verdict:
@@ -154,7 +160,7 @@ def _read(message: bytes) -> Verdict:
             detail=said["detail"],
             kind=None if said["kind"] is None else FailureKind(said["kind"]),
         )
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise frames.ClosedError from error
 
 

@@ -35,6 +35,8 @@ def main() -> None:
     end_with(int(sys.argv[1]))
     connection = socket.socket(fileno=os.dup(0))
     silence(0, 1)
+    # What a verifier forks is not this worker: it must not answer in its place.
+    os.register_at_fork(after_in_child=connection.close)
     try:
         shipment, limits = pickle.loads(frames.receive(connection, MOST, inf))  # noqa: S301
         verifier = unpack(shipment)
