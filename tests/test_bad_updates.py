@@ -15,8 +15,10 @@ import verigrad
 from verigrad import Problem, ProblemTask
 from verigrad.cli import main
 from verigrad.errors import RunFolderError
-from verigrad.training.bad_updates import likely_cause
+from verigrad.training.bad_updates import BadUpdate, likely_cause
+from verigrad.training.recorded import record_bad_update
 from verigrad.training.replay import replay
+from verigrad.training.state import TrainerState
 
 HUGE = """
 def check(completion, reference):
@@ -170,6 +172,31 @@ def test_a_damaged_record_is_named(tmp_path, capsys):
     line = capsys.readouterr().err
     assert line.startswith(f"verigrad: error: the recorded update {file.with_suffix('.json')} can")
     assert line.count("\n") == 1
+
+
+def test_a_file_that_is_no_record_is_in_nobodys_way(tmp_path):
+    _, run = train_table(tmp_path, ALWAYS, "--run.steps", 30)
+    (record, *_) = sorted((run / "bad-updates").rglob("step-*.json"))
+    shutil.copy(record, record.with_name(f"{record.stem}-old-one.json"))
+    (result,) = replay(run, int(record.name.split("-")[1]))
+    assert result.is_same
+
+
+def test_old_records_that_are_elsewhere_are_let_go_of(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "run" / "bad-updates").mkdir(parents=True)
+    (tmp_path / "run" / "bad-updates" / "policy-00000000").symlink_to(elsewhere)
+    state = TrainerState(
+        policy=make_table(), optimizer=torch.optim.SGD([torch.zeros(1)]), token_budget=1
+    )
+    bad = BadUpdate(loss=1.0, gradient_norm=float("inf"), cause="")
+    batch = batch_of([GROUP], make_algorithm())
+    for state.policy_version in (1, 2, 3):
+        record_bad_update(tmp_path / "run" / "bad-updates", state, batch, bad, 1)
+    names = sorted(path.name for path in (tmp_path / "run" / "bad-updates").iterdir())
+    assert names == ["policy-00000001", "policy-00000002", "policy-00000003"]
+    assert elsewhere.is_dir()
 
 
 @pytest.mark.parametrize("step", ["x", "-1", "1.5"])

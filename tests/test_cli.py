@@ -1,6 +1,7 @@
 """The command: what reaches the library, what a person reads, and the exit code."""
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -341,3 +342,20 @@ def test_a_reader_that_left_is_no_traceback():
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("redirected", "code", "said"),
+    [
+        ("train no.toml 2> /dev/full", 2, ""),
+        ("train no.toml 2>&-", 2, ""),
+        ("tasks > /dev/full", 5, "verigrad: error: the result cannot be written: No space left"),
+        ("tasks >&-", 141, ""),
+    ],
+)
+def test_an_output_that_takes_nothing_changes_no_exit_code(redirected, code, said):
+    command = f"{shlex.quote(sys.executable)} -m verigrad {redirected}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert done.stderr.startswith(said)
+    assert "Traceback" not in done.stderr

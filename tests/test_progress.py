@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -128,19 +129,28 @@ def test_quiet_shows_nothing(capsys):
 # Where nobody reads
 
 
-def _unread(folder: Path) -> None:
-    """Train with both outputs going into pipes that nobody reads any more."""
+def _pipe_without_reader() -> int:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
+def _full_disk() -> int:
+    return os.open("/dev/full", os.O_WRONLY)
+
+
+def _unread(folder: Path, output: Callable[[], int]) -> None:
+    """Train with both outputs going where nothing can be written."""
     for number in (1, 2):
-        reader, writer = os.pipe()
-        os.close(reader)
-        os.dup2(writer, number)
+        os.dup2(output(), number)
     os.chdir(folder)
     sys.exit(main(["train", str(TOY), "--run.steps", "50", "--run.folder", "run"]))
 
 
 @pytest.mark.thorough
-def test_a_run_goes_on_when_nobody_reads_its_output(tmp_path):
-    process = processes.Process(target=_unread, args=(tmp_path,))
+@pytest.mark.parametrize("output", [_pipe_without_reader, _full_disk])
+def test_a_run_goes_on_when_nobody_reads_its_output(output, tmp_path):
+    process = processes.Process(target=_unread, args=(tmp_path, output))
     process.start()
     process.join()
     assert process.exitcode == 0

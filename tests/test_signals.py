@@ -2,13 +2,19 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from running import (
+    ON_PATH,
     TABLE,
+    TOY,
     assert_same_run,
+    command,
+    processes,
     read_jsonl,
     start,
     wait_for_lines,
@@ -17,6 +23,7 @@ from running import (
 )
 
 from verigrad.cli import main
+from verigrad.training import saving
 from verigrad.training import trainer as trainer_module
 from verigrad.training.checkpoint import checkpoints
 from verigrad.training.interrupt import Interrupt
@@ -82,6 +89,55 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path):
     *_, last = (tmp_path / "err").read_text().splitlines()
     assert last.startswith("stopped after step 0; go on with: verigrad train --resume ")
     assert [path.name for path in checkpoints(tmp_path / "run" / "checkpoints")] == ["step-000000"]
+
+
+def train_with_a_slow_disk(folder: Path) -> None:
+    write = saving.write_checkpoint
+
+    def slowly(*arguments, **options):
+        (folder / "saving").touch()
+        time.sleep(0.5)
+        return write(*arguments, **options)
+
+    saving.write_checkpoint = slowly
+    options = ["--run.steps", "100000", "--checkpoint.every", "0", "--run.folder", "run"]
+    command(folder, ["train", str(TOY), *options])
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_second_signal_lets_the_last_checkpoint_be_written(number, code, tmp_path):
+    process = processes.Process(target=train_with_a_slow_disk, args=(tmp_path,))
+    process.start()
+    wait_for_lines(tmp_path / "run" / "metrics.jsonl", 20, process)
+    os.kill(process.pid, number)
+    while not (tmp_path / "saving").exists():
+        assert process.is_alive()
+        time.sleep(0.01)
+    os.kill(process.pid, number)
+    process.join()
+    assert process.exitcode == code
+    (saved,) = checkpoints(tmp_path / "run" / "checkpoints")
+    step = read_jsonl(tmp_path / "run" / "metrics.jsonl")[-1]["step"]
+    assert saved.name == f"step-{step:06d}"
+    assert "Traceback" not in (tmp_path / "err").read_text()
+
+
+def test_sigterm_leaves_nothing_of_a_check_of_determinism(tmp_path):
+    environment = os.environ | ON_PATH | {"TMPDIR": str(tmp_path)}
+    check = ["train", str(TOY), "--run.steps", "10", "--check-determinism", "100000"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "verigrad", *check], env=environment, stderr=subprocess.PIPE
+    ) as process:
+        while not (made := list(tmp_path.glob("*/first/run.lock"))) or not made[0].read_text():
+            assert process.poll() is None
+            time.sleep(0.01)
+        child = int(made[0].read_text().split()[1])
+        process.terminate()
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (143, b"verigrad: error: ended by SIGTERM\n")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
 
 
 def end_slowly(interrupt: Interrupt) -> None:

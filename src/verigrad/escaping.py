@@ -1,6 +1,16 @@
 """Text for a terminal: a model, a file or a name may hold anything, and none of it is obeyed."""
 
+import os
 import unicodedata
+from typing import TextIO
+
+
+def give_up(stream: TextIO) -> None:
+    """Give what Python still flushes to a stream as it exits somewhere to go.
+
+    Its reader has gone, or the disk that it is written to is full.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def printable(text: str) -> str:

@@ -5,19 +5,22 @@ values. An error that nobody foresaw keeps its traceback, and Python's exit code
 """
 
 import io
-import os
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
+from types import FrameType
+from typing import NoReturn
 
 from cyclopts import App, CycloptsError, UnknownOptionError, UnusedCliTokensError
 
 from verigrad.cli.options import option_of, path_of
 from verigrad.config.checks import shown
 from verigrad.config.keys import KEYS, SECTIONS, nearest_key
-from verigrad.errors import UserError, VerigradError
-from verigrad.escaping import one_line, printable
+from verigrad.errors import StorageError, UserError, VerigradError
+from verigrad.escaping import give_up, one_line, printable
 
 EXIT_CODES = """Exit codes:
   0    fine
@@ -32,6 +35,7 @@ EXIT_CODES = """Exit codes:
 
 INTERRUPTED = 130
 READER_GONE = 141
+TERMINATED = 143
 
 app = App(
     name="verigrad",
@@ -55,13 +59,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     _accept_every_character()
     try:
-        return int(app(tokens) or 0)
+        with _told_of_sigterm():
+            return int(app(tokens) or 0)
     except CycloptsError as error:
         return _fail(_explain(error), UserError.exit_code)
     except VerigradError as error:
         return _fail(str(error), error.exit_code)
+    except _Terminated:
+        return _fail("ended by SIGTERM", TERMINATED)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM came, and what is going on ends as by Ctrl-C: nothing it started is left."""
+
+
+@contextmanager
+def _told_of_sigterm() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        # Signals are those of the program that called.
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise _Terminated
 
 
 def _accept_every_character() -> None:
@@ -82,19 +110,28 @@ def _version() -> str:
 
 def _fail(message: str, code: int) -> int:
     line = one_line(" ".join(part.strip() for part in message.splitlines()))
-    sys.stderr.write(f"verigrad: error: {line}\n")
+    # A program that was started without a standard error has none; and it may be on a full disk.
+    if sys.stderr is not None:
+        try:
+            sys.stderr.write(f"verigrad: error: {line}\n")
+        except OSError:
+            give_up(sys.stderr)
     return code
 
 
 def write(text: str) -> int:
-    """Write a result to stdout, where ``| head`` may have stopped reading."""
+    """Write a result to stdout, where ``| head`` may have stopped reading, or a disk be full."""
+    if sys.stdout is None:
+        return READER_GONE
     try:
         sys.stdout.write(f"{printable(text)}\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes once more as it exits, and what is left must have somewhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up(sys.stdout)
         return READER_GONE
+    except OSError as error:
+        give_up(sys.stdout)
+        return _fail(f"the result cannot be written: {error.strerror}", StorageError.exit_code)
     return 0
 
 

@@ -58,11 +58,11 @@ def locate_model(name: str) -> str:
     if name in BUNDLED:
         return str(ensure_converted(name))
     path = Path(os.path.expanduser(name))
-    if name and path.is_dir():
+    if name and os.path.isdir(path):
         return str(path.resolve())
-    if HUB_ID.fullmatch(name) and not path.exists():
+    if HUB_ID.fullmatch(name) and not os.path.exists(path):
         return name
-    found = "is a file" if path.is_file() else "is neither an alias nor a folder that exists"
+    found = "is a file" if os.path.isfile(path) else "is neither an alias nor a folder that exists"
     raise ModelError(
         f"model {name!r} {found}; {one_of(name, MODELS)}, a folder, or a hub id owner/name"
     )

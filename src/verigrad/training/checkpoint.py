@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from verigrad.errors import RunFolderError
 from verigrad.hashing import file_sha256
-from verigrad.training.disk import flush, flush_folder, writing
+from verigrad.training.disk import flush, flush_folder, remove, writing
 from verigrad.training.state import TrainerState
 
 POLICY = "policy.safetensors"
@@ -94,7 +95,7 @@ def write_checkpoint(root: Path, taken: Snapshot, *, keep: int, best: bool) -> P
     Raises:
         StorageError: it cannot be written; those before it are as they were.
     """
-    final = root / f"step-{taken.step:06d}"
+    final = root / _name(taken.step)
     with writing(final):
         root.mkdir(exist_ok=True)
         try:
@@ -124,9 +125,12 @@ def problem_with(folder: Path, configuration: Mapping[str, Any]) -> str | None:
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         files, theirs = manifest["files"], dict(manifest["configuration"])
-        wrong = [name for name in FILES if not _is_whole(folder / name, files[name])]
+        step, name = manifest["step"], _name(manifest["step"])
+        wrong = [file for file in FILES if not _is_whole(folder / file, files[file])]
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"{MANIFEST} does not describe its files ({type(error).__name__}: {error})"
+    if folder.name != name:
+        return f"it is of step {step}, so another one was copied or moved to its name"
     if wrong:
         return f"{', '.join(wrong)}: not what {MANIFEST} says, so cut, altered or missing"
     other = [key for key in theirs if key in configuration and theirs[key] != configuration[key]]
@@ -190,7 +194,8 @@ def set_aside(folder: Path) -> Path:
     """Move a checkpoint that cannot be used out of the way of the one that will be made again."""
     aside = folder.with_name(folder.name + ".set-aside")
     with writing(aside):
-        shutil.rmtree(aside, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            remove(aside)
         folder.rename(aside)
     return aside
 
@@ -215,6 +220,10 @@ def _write(partial: Path, taken: Snapshot) -> Path:
     return partial
 
 
+def _name(step: int) -> str:
+    return f"step-{step:06d}"
+
+
 def _description(path: Path) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
 
@@ -236,7 +245,7 @@ def _prune(root: Path, keep: int, best: bool) -> None:
     for old in saved:
         if old not in kept:
             # Renamed first: a crash must not leave a checkpoint that is half removed.
-            shutil.rmtree(old.rename(old.with_name(old.name + ".partial")))
+            remove(old.rename(old.with_name(old.name + ".partial")))
 
 
 def _score(folder: Path) -> float | None:
@@ -251,4 +260,5 @@ def _score(folder: Path) -> float | None:
 def _remove_partial(root: Path) -> None:
     """Remove what a crash or a full disk left of a checkpoint."""
     for partial in root.glob("step-*.partial"):
-        shutil.rmtree(partial, ignore_errors=True)
+        with suppress(OSError):
+            remove(partial)

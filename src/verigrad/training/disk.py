@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,18 @@ def writing(path: Path) -> Iterator[None]:
             f"{path} cannot be written: {why}; what was saved before is as it was; free or mend "
             "the disk, then go on with: verigrad train --resume RUN"
         ) from error
+
+
+def remove(path: Path) -> None:
+    """Remove a folder with what is in it, or a file, or a link, whose target stays.
+
+    Raises:
+        OSError: it cannot be removed, or is not there.
+    """
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def flush(path: Path) -> None:

@@ -12,6 +12,7 @@ final/            the trained policy
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -77,8 +78,9 @@ class RunFolder:
         Raises:
             StorageError: one of them cannot be written.
         """
-        write_text(self.config, to_toml(config))
+        # The configuration makes it the folder of a run, so it is last: a crash leaves no half run.
         write_json(self.environment, environment)
+        write_text(self.config, to_toml(config))
 
     def read_environment(self) -> dict[str, Any]:
         """The environment that the run was started in.
@@ -116,14 +118,22 @@ def existing_run(folder: Path) -> RunFolder:
     Raises:
         RunFolderError: it holds none.
     """
-    run = RunFolder(root=Path(folder).resolve())
-    if not run.config.exists() or not run.environment.exists():
-        raise RunFolderError(f"{folder} holds no run: it has no config.toml and environment.json")
+    run = RunFolder(root=Path(os.path.realpath(folder)))
+    needed = (run.config, run.environment)
+    # Not Path.exists, which raises where a name is too long.
+    missing = [path.name for path in needed if not os.path.exists(path)]
+    if missing == [run.environment.name]:
+        raise RunFolderError(
+            f"{folder} holds a run, but its environment.json is missing, without which a resume "
+            "would not be exact; put the file back as the run wrote it"
+        )
+    if missing:
+        raise RunFolderError(f"{folder} holds no run: it has no {' and '.join(missing)}")
     return run
 
 
 def check_free(folder: str | None) -> None:
-    """Refuse an explicit folder that holds a run.
+    """Refuse an explicit folder that holds a run, or what is left of one.
 
     Raises:
         RunFolderError: it does, or it is a file.
@@ -131,13 +141,28 @@ def check_free(folder: str | None) -> None:
     if folder is None:
         return
     root = Path(folder)
-    if root.exists() and not root.is_dir():
+    if os.path.exists(root) and not root.is_dir():
         raise RunFolderError(f"run.folder {root} is a file; give the name of a folder")
-    if RunFolder(root=root).config.exists():
+    run = RunFolder(root=root)
+    if os.path.exists(run.config):
         raise RunFolderError(
             f"run.folder {root} holds a run already; choose another folder, leave run.folder out "
             f"for the next free one, or continue that run: verigrad train --resume {root}"
         )
+    parts = (run.metrics, run.rollouts, run.checkpoints, run.bad_updates, run.final)
+    left = [path.name for path in parts if _holds_something(path)]
+    if left:
+        raise RunFolderError(
+            f"run.folder {root} holds {', '.join(left)} of another run, which a new one would add "
+            "to; choose another folder, or move them away"
+        )
+
+
+def _holds_something(path: Path) -> bool:
+    """Whether a path is a folder with entries, or a file with content."""
+    if os.path.isdir(path):
+        return any(path.iterdir())
+    return os.path.exists(path) and path.stat().st_size > 0
 
 
 def make_folder(folder: str | None, task: str) -> RunFolder:

@@ -21,7 +21,7 @@ def locked(folder: Path) -> Iterator[None]:
     The file stays: to remove it would let a third run make and lock another one of its name.
 
     Raises:
-        RunFolderError: another run holds it; names the process.
+        RunFolderError: another run holds it; names the process. Or the file system has no locks.
         StorageError: the file cannot be made.
     """
     path = folder / NAME
@@ -63,4 +63,11 @@ else:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
+        except OSError as error:
+            raise RunFolderError(
+                f"{file.name} cannot be locked: {error.strerror}; without a lock two runs in one "
+                "folder would spoil each other, so put run.folder on another file system"
+            ) from error
+        # What is forked from here on must not hold the lock when this process has ended.
+        os.register_at_fork(after_in_child=file.close)
         return True

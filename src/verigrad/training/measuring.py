@@ -1,5 +1,6 @@
 """The accuracy of a model or of a run, as the command ``eval`` prints it."""
 
+import os
 from pathlib import Path
 
 from verigrad.config import Config
@@ -64,7 +65,7 @@ def evaluate(model_or_run: str, config: Config) -> str:
 def _model_in(model_or_run: str) -> str:
     """The folder of a run's final policy, or the model itself."""
     run = RunFolder(root=Path(model_or_run))
-    if not run.config.exists():
+    if not os.path.exists(run.config):
         return model_or_run
     if not run.final.exists():
         raise RunFolderError(

@@ -1,27 +1,34 @@
 """What a person sees while a run goes on: lines on stderr, results on stdout."""
 
-import os
 import time
 from collections.abc import Sequence
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from verigrad.diagnosis import Finding, Metrics
-from verigrad.escaping import one_line, printable
+from verigrad.escaping import give_up, one_line, printable
 
 SECONDS_BETWEEN_LINES = 0.5
 """Steps that are faster than this do not get a line each."""
 
 
 class _Console(Console):
-    """A console whose reader may leave (``| head``): the run goes on, unseen."""
+    """A console whose reader may leave (``| head``), or disk fill: the run goes on, unseen."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print, or say nothing from now on."""
+        try:
+            super().print(*objects, **options)
+        except OSError:
+            self.on_broken_pipe()
 
     def on_broken_pipe(self) -> None:
-        """Say nothing more, and give what Python still flushes at its exit somewhere to go."""
+        """Say nothing more."""
         self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+        give_up(cast(TextIO, self.file))
 
 
 class Progress:

@@ -7,6 +7,7 @@ Updates that are skipped leave the weights as they are, so several in a row shar
 """
 
 import json
+import re
 import shutil
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -19,7 +20,7 @@ from torch import Tensor, contiguous_format
 from verigrad.batch import Batch
 from verigrad.errors import RunFolderError
 from verigrad.training.bad_updates import BadUpdate
-from verigrad.training.disk import write_json, writing
+from verigrad.training.disk import remove, write_json, writing
 from verigrad.training.state import TrainerState
 from verigrad.types import Prompt
 
@@ -27,6 +28,7 @@ KEPT = 3
 """Weights take space: so many policy versions are kept with their batches, newest first."""
 
 POLICY = "policy.safetensors"
+NAME = re.compile(r"step-(?P<step>\d+)-update-\d+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +94,9 @@ def record_bad_update(
         "prompts": [[prompt.problem_id, prompt.token_ids] for prompt in batch.prompts],
     }
     write_json(path, description)
-    for old in sorted(root.glob("policy-*"))[:-KEPT]:
-        shutil.rmtree(old)
+    with writing(root):
+        for old in sorted(root.glob("policy-*"))[:-KEPT]:
+            remove(old)
     return path
 
 
@@ -101,8 +104,9 @@ def recorded_updates(root: Path) -> dict[int, list[Path]]:
     """The descriptions of the recorded updates of each step, in the order they were tried."""
     found: dict[int, list[Path]] = {}
     for path in sorted(root.glob("policy-*/step-*-update-*.json")):
-        _, step, _, _ = path.stem.split("-")
-        found.setdefault(int(step), []).append(path)
+        name = NAME.fullmatch(path.stem)
+        if name:
+            found.setdefault(int(name["step"]), []).append(path)
     return found
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from verigrad.diagnosis import Metrics
+from verigrad.errors import StorageError
 from verigrad.hashing import Purpose, stable_hash
 from verigrad.training.disk import writing
 from verigrad.types import Group, Rollout
@@ -130,12 +131,23 @@ def _parsed(line: str | bytes) -> dict[str, Any] | None:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The records of a file, less lines that are damaged: a crash may tear the last one."""
+    """The records of a file, less lines that are damaged: a crash may tear the last one.
+
+    Raises:
+        StorageError: it is not there, or cannot be read.
+    """
     return list(_records(path))
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open("rb") as lines:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be read: {error.strerror}; the run wrote it, so something else has "
+            "removed or changed it since"
+        ) from error
+    with file as lines:
         for line in lines:
             with suppress(ValueError, RecursionError):
                 record = json.loads(line)
@@ -143,22 +155,25 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
                     yield record
 
 
-def set_aside_after(path: Path, step: int | None) -> None:
+def set_aside_after(path: Path, step: int | None) -> int | None:
     """Keep the lines up to a step, and move what comes after them to a file beside it.
 
     Args:
         path: a file of records with ``step``, in order; may be missing.
         step: the last step to keep; None keeps nothing.
 
+    Returns:
+        The step of the last line that is kept; None when none is.
+
     Raises:
         StorageError: a file cannot be written; no line is lost then.
     """
     if not path.exists():
-        return
+        return None
     with writing(path), path.open("r+b") as file:
-        end = _end_of(file, step)
+        end, last = _end_of(file, step)
         if end == os.fstat(file.fileno()).st_size:
-            return
+            return last
         file.seek(end)
         with _aside(path).open("a+b") as beside:
             _end_line(beside)
@@ -168,21 +183,23 @@ def set_aside_after(path: Path, step: int | None) -> None:
         # Only now: a crash before this leaves lines twice in the file beside, and none lost.
         file.truncate(end)
         os.fsync(file.fileno())
+    return last
 
 
 def _aside(path: Path) -> Path:
     return path.with_suffix(".set-aside.jsonl")
 
 
-def _end_of(file: BinaryIO, step: int | None) -> int:
-    """Where the last line up to a step ends; a torn line belongs to no finished step."""
+def _end_of(file: BinaryIO, step: int | None) -> tuple[int, int | None]:
+    """Where the last line up to a step ends, and its step; a torn line is of no finished step."""
     end = position = 0
+    last: int | None = None
     for line in file:
         position += len(line)
         record = _parsed(line) if line.endswith(b"\n") else None
         if step is not None and record is not None and record["step"] <= step:
-            end = position
-    return end
+            end, last = position, record["step"]
+    return end, last
 
 
 def _end_line(file: BinaryIO) -> None:

@@ -95,7 +95,12 @@ def _go_on(
         set_aside(path)
     for path in (run.metrics, run.rollouts):
         # A run that resumes at step 0 evaluates the untrained policy again.
-        set_aside_after(path, state.step or None)
+        last = set_aside_after(path, state.step or None)
+        if last != (state.step or None):
+            progress.alert(
+                f"{path} ends with step {last or 0}, and the run goes on after step {state.step}: "
+                "lines have been removed since they were written, and cannot be made again"
+            )
     resumed = {"after_step": state.step, "inexact": reasons}
     environment["resumes"] = [*environment["resumes"], resumed]
     environment["inputs"] = inputs(config, setup.task) if other else environment["inputs"]

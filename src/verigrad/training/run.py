@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from verigrad.engines import LocalEngine
 from verigrad.evaluation import Evaluation, describe
 from verigrad.tasks import Prepared, Task
 from verigrad.training.contract import inputs, machine
-from verigrad.training.disk import flush_folder, writing
+from verigrad.training.disk import flush_folder, remove, writing
 from verigrad.training.folder import RunFolder, check_free, make_folder
 from verigrad.training.lock import locked
 from verigrad.training.measuring import evaluate as evaluate
@@ -134,8 +135,8 @@ def _save_final(setup: Setup, folder: RunFolder) -> None:
         partial.mkdir()
         setup.policy.save(partial)
         flush_folder(partial)
-        if folder.final.exists():
-            shutil.rmtree(folder.final)
+        with suppress(FileNotFoundError):
+            remove(folder.final)
         partial.rename(folder.final)
 
 
