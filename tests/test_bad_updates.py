@@ -174,6 +174,18 @@ def test_a_damaged_record_is_named(tmp_path, capsys):
     assert line.count("\n") == 1
 
 
+@pytest.mark.parametrize("name", ["policy.safetensors", "batch"])
+def test_a_number_that_changed_in_a_record_is_noticed(name, tmp_path):
+    _, run = train_table(tmp_path, ALWAYS, "--run.steps", 30)
+    (record, *_) = sorted((run / "bad-updates").rglob("step-*.json"))
+    file = record.with_suffix(".safetensors") if name == "batch" else record.with_name(name)
+    content = bytearray(file.read_bytes())
+    content[-2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(RunFolderError, match="batch and weights are not those that were written"):
+        replay(run, int(record.name.split("-")[1]))
+
+
 def test_a_file_that_is_no_record_is_in_nobodys_way(tmp_path):
     _, run = train_table(tmp_path, ALWAYS, "--run.steps", 30)
     (record, *_) = sorted((run / "bad-updates").rglob("step-*.json"))

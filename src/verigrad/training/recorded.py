@@ -6,6 +6,7 @@ bad-updates/policy-00000017/step-000012-update-1.*        a batch that met them
 Updates that are skipped leave the weights as they are, so several in a row share one copy.
 """
 
+import hashlib
 import json
 import re
 import shutil
@@ -19,6 +20,7 @@ from torch import Tensor, contiguous_format
 
 from verigrad.batch import Batch
 from verigrad.errors import RunFolderError
+from verigrad.hashing import file_sha256
 from verigrad.training.bad_updates import BadUpdate
 from verigrad.training.disk import remove, write_json, writing
 from verigrad.training.state import TrainerState
@@ -75,12 +77,14 @@ def record_bad_update(
     if state.bad_updates == 1:
         # The first that met these weights; what is there is of steps that a resume makes again.
         shutil.rmtree(folder, ignore_errors=True)
+    prompts = [[prompt.problem_id, prompt.token_ids] for prompt in batch.prompts]
     tensors = {f.name: getattr(batch, f.name) for f in fields(batch) if f.name != "prompts"}
     with writing(path):
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / POLICY).exists():
             _save(state.policy_tensors(), folder / POLICY)
         _save({k: v for k, v in tensors.items() if v is not None}, path.with_suffix(".safetensors"))
+        seal = _seal(path, prompts)
     description = {
         "step": state.step + 1,
         "update": number,
@@ -91,7 +95,8 @@ def record_bad_update(
         "loss": str(bad.loss),
         "gradient_norm": str(bad.gradient_norm),
         "cause": bad.cause,
-        "prompts": [[prompt.problem_id, prompt.token_ids] for prompt in batch.prompts],
+        "prompts": prompts,
+        "sha256": seal,
     }
     write_json(path, description)
     with writing(root):
@@ -118,6 +123,8 @@ def load_recorded(path: Path) -> Recorded:
     """
     try:
         description: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if description["sha256"] != _seal(path, description["prompts"]):
+            raise ValueError("prompts, batch and weights are not those that were written")
         return Recorded(
             step=int(description["step"]),
             number=int(description["update"]),
@@ -137,6 +144,14 @@ def load_recorded(path: Path) -> Recorded:
             f"the recorded update {path} cannot be read ({type(error).__name__}: {error}); it is "
             "damaged, or was not written to its end"
         ) from error
+
+
+def _seal(path: Path, prompts: object) -> str:
+    """The SHA-256 of the batch and the weights of a record: a token id that has changed is none."""
+    digest = hashlib.sha256(json.dumps(prompts).encode())
+    for file in (path.with_suffix(".safetensors"), path.parent / POLICY):
+        digest.update(file_sha256(file).encode())
+    return digest.hexdigest()
 
 
 def _batch(tensors: dict[str, Tensor], prompts: list[tuple[str, list[int]]]) -> Batch:
