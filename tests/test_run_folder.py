@@ -149,10 +149,9 @@ from pathlib import Path
 from verigrad.training.lock import locked
 
 with locked(Path(sys.argv[1])):
-    child = os.fork()
-    if child == 0:
-        time.sleep(60)
-    print(child, flush=True)
+    if os.fork() == 0:
+        # Said by the child, which has closed its copy of the lock by then.
+        print(os.getpid(), flush=True)
     time.sleep(60)
 """
 
