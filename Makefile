@@ -44,6 +44,7 @@ bench: $(READY)  ## every benchmark, that of learning for each of SEEDS; hours
 	$(BIN)/python benchmarks/preflight.py
 	$(BIN)/python benchmarks/head.py --seed 0
 	$(BIN)/python benchmarks/scaling.py --seed 0
+	$(BIN)/python benchmarks/decode.py --seed 0
 	$(BIN)/python benchmarks/neighbours.py --seed 0
 	$(BIN)/python benchmarks/limit.py --seed 0
 	$(BIN)/python benchmarks/compiled.py --seed 0
