@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from verigrad.errors import UserError
+from verigrad.flushing import flush_folder
 
 UNFINISHED = ".unfinished-"
 """Begins the names of folders that are being filled."""
@@ -53,7 +54,7 @@ def publish(write: Callable[[Path], None], target: Path) -> None:
         with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=target.parent) as scratch:
             folder = Path(scratch) / target.name
             write(folder)
-            _flush(folder)
+            flush_folder(folder)
             _rename_unless_made(folder, target)
     except OSError as error:
         raise UserError(
@@ -67,14 +68,6 @@ def _sweep(parent: Path) -> None:
         with suppress(FileNotFoundError):
             if time.time() - left.stat().st_mtime > LONGEST_SECONDS:
                 shutil.rmtree(left, ignore_errors=True)
-
-
-def _flush(folder: Path) -> None:
-    """Have the system put the files on the disk, so that no loss of power leaves empty ones."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb+") as file:
-                os.fsync(file.fileno())
 
 
 def _rename_unless_made(folder: Path, target: Path) -> None:

@@ -18,8 +18,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from verigrad.errors import RunFolderError
+from verigrad.flushing import flush, flush_folder
 from verigrad.hashing import file_sha256
-from verigrad.training.disk import flush, flush_folder, remove, writing
+from verigrad.training.disk import remove, writing
 from verigrad.training.state import TrainerState
 
 POLICY = "policy.safetensors"

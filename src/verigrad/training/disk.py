@@ -11,6 +11,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from verigrad.errors import StorageError
+from verigrad.flushing import flush
 
 
 @contextmanager
@@ -40,24 +41,6 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
-
-
-def flush(path: Path) -> None:
-    """Have the system put a file's content, or a folder's entries, on the disk."""
-    folder = path.is_dir()
-    if os.name == "nt" and folder:
-        return
-    descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def flush_folder(folder: Path) -> None:
-    """Put a folder on the disk, with the files in it."""
-    for path in [*folder.iterdir(), folder]:
-        flush(path)
 
 
 def write_text(path: Path, text: str, *, flushed: bool = True) -> None:

@@ -13,9 +13,10 @@ from verigrad.checking import try_out
 from verigrad.config import Config
 from verigrad.engines import LocalEngine
 from verigrad.evaluation import Evaluation, describe
+from verigrad.flushing import flush_folder
 from verigrad.tasks import Prepared, Task
 from verigrad.training.contract import inputs, machine
-from verigrad.training.disk import flush_folder, remove, writing
+from verigrad.training.disk import remove, writing
 from verigrad.training.folder import RunFolder, check_free, make_folder
 from verigrad.training.lock import locked
 from verigrad.training.measuring import evaluate as evaluate

@@ -91,7 +91,7 @@ def read_json(text: str, *, extract: bool = False) -> Any:
         NoAnswer: it is not JSON; there is none in it, or more than one.
     """
     value = _read(text.strip().removeprefix("\N{BYTE ORDER MARK}").strip(), extract)
-    if _is_deeper(value, MOST_NESTED):
+    if is_deeper(value, MOST_NESTED):
         raise NoAnswer(f"the JSON is nested more than {MOST_NESTED} deep")
     return value
 
@@ -145,14 +145,14 @@ def _check_value(reference: Any) -> None:
         raise TaskError(
             f"the reference {reference!r:.80} is no JSON value, so nothing can equal it: {error}"
         ) from None
-    if _is_deeper(reference, MOST_NESTED):
+    if is_deeper(reference, MOST_NESTED):
         raise TaskError(
             f"the reference {reference!r:.80} is nested more than {MOST_NESTED} deep; answers that "
             "deep are not read"
         )
 
 
-def _is_deeper(value: Any, depth: int) -> bool:
+def is_deeper(value: Any, depth: int) -> bool:
     """Whether arrays and objects are nested more than so deep."""
     level = [value]
     for _ in range(depth):

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, Never
 
 from verigrad.config.checks import shown
+from verigrad.verifiers.json_value import is_deeper
 
 DEEPEST = 100
 """Lists and tables within each other that are read; what is deeper comes from no person."""
@@ -61,7 +62,7 @@ def parse_json(text: str) -> Any:
         raise BadJsonError(reason, line=error.lineno - 1, character=error.colno) from None
     except RecursionError:
         raise BadJsonError(NESTED) from None
-    if text.count("[") + text.count("{") > DEEPEST and _is_deep(value):
+    if text.count("[") + text.count("{") > DEEPEST and is_deeper(value, DEEPEST):
         raise BadJsonError(NESTED)
     return value
 
@@ -73,15 +74,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, list):
         return [plain(part) for part in value]
     return float(value) if isinstance(value, Written) else value
-
-
-def _is_deep(value: Any) -> bool:
-    """Whether it holds more levels of lists and tables than are read."""
-    level = [value]
-    for _ in range(DEEPEST + 1):
-        inner = [part for part in level if isinstance(part, list | dict)]
-        level = [p for part in inner for p in (part.values() if isinstance(part, dict) else part)]
-    return bool(inner)
 
 
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
